@@ -52,7 +52,7 @@ def main() -> None:
         print(f"{seconds:6.2f} s  {name} {types}")
     print(f"{sum(row[0] for row in compiled.rows):.1f} s of {time.process_time():.1f} s, {len(compiled.rows)} kernels")
     if given.write:
-        lines = [f"{name} {types}\n" for _, name, types in compiled.rows if "omitted" not in types]
+        lines = [f"{name} {types}\n" for _, name, types in compiled.rows]
         precompile.LISTED.write_text("".join(lines), encoding="utf-8")
 
 

@@ -80,7 +80,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
 
     layer = engine._layers[number]
     source = engine._layers[number - 1].spikes if number else engine._input
-    w, gradient, entries = layer.w, layer.tensors["weights"].gradient, layer._entries.arrays
+    w, gradient, entries = layer.w, layer.tensors["weights"].gradient, layer._entries
     chosen, neuron, made = layer.layer.selection, constants_of(layer.layer.neuron), layer.spikes
     threshold, second = np.float32(chosen.threshold), np.float32(chosen.second_threshold)
     constants = neuron.decay, neuron.scale, threshold, second

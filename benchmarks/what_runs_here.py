@@ -24,9 +24,9 @@ from networks import compiled, executed  # noqa: E402
 from test_from_torch import given_to, off  # noqa: E402
 
 import mimdsim  # noqa: E402
+from mimdsim.frameworks.module_calls import NEAREST  # noqa: E402
 from mimdsim.frameworks.neurons import NEURONS  # noqa: E402
 from mimdsim.frameworks.planes import FUNCTIONS  # noqa: E402
-from mimdsim.frameworks.recording import NEAREST  # noqa: E402
 from mimdsim.frameworks.torch_weights import parameter_names  # noqa: E402
 from mimdsim.workload import network_of  # noqa: E402
 from mimdsim.workload.interchange.start import given_weights  # noqa: E402

@@ -11,7 +11,7 @@ before and after the blur are left out here; mimdsim/validation/stencil/blur.py 
 import numpy as np
 
 from mimdsim.kernels import Codelet, Field, Kernel, Length, MimdMachine, Program, Term, TileMapping, WorkerBundles
-from mimdsim.validation.stencil.boxes import Blocks, tile_blocks, worker_blocks
+from mimdsim.validation.stencil.boxes import Boxes, tile_blocks, worker_blocks
 
 HEIGHT, WIDTH, CHANNELS = 48, 64, 4
 DTYPE = "float16"
@@ -60,39 +60,36 @@ def build(machine: MimdMachine, height: int = HEIGHT, width: int = WIDTH, dtype:
     # pixel (0, 0) is element (1, 1) inside a frame of zeros, which goes to the outermost tiles
     old = k.input(k.variable("image", (height + 2, width + 2, CHANNELS), dtype, mapping=framed(blocks, height, width)))
     new = k.output(k.variable("blurred", (height, width, CHANNELS), dtype, mapping=unframed(blocks, height, width)))
+    (top, bottom), (left, right) = slices.bounds.transpose(1, 2, 0)
     k.vertices(
         BLUR,
-        tiles=slices.tile,
+        tiles=slices.tiles,
         operands={"new": new, "old": old},
         columns={
-            "top": slices.top,
-            "bottom": slices.bottom,
-            "left": slices.left,
-            "right": slices.right,
-            "below": slices.bottom + 2,
-            "after": slices.right + 2,
+            "top": top,
+            "bottom": bottom,
+            "left": left,
+            "right": right,
+            "below": bottom + 2,
+            "after": right + 2,
         },
     )
     return k.program()
 
 
-def framed(blocks: Blocks, height: int, width: int) -> TileMapping:
-    top, left = (np.where(edge == 0, 0, edge + 1) for edge in (blocks.top, blocks.left))
-    bottom = np.where(blocks.bottom == height, height + 2, blocks.bottom + 1)
-    right = np.where(blocks.right == width, width + 2, blocks.right + 1)
-    return in_boxes(blocks.tile, (top, bottom, left, right), (height + 2, width + 2, CHANNELS))
+def framed(blocks: Boxes, height: int, width: int) -> TileMapping:
+    bounds = blocks.bounds + 1 - (blocks.bounds == 0) + (blocks.bounds == [[height], [width]])
+    return in_boxes(blocks.tiles, bounds, (height + 2, width + 2, CHANNELS))
 
 
-def unframed(blocks: Blocks, height: int, width: int) -> TileMapping:
-    edges = (blocks.top, blocks.bottom, blocks.left, blocks.right)
-    return in_boxes(blocks.tile, edges, (height, width, CHANNELS))
+def unframed(blocks: Boxes, height: int, width: int) -> TileMapping:
+    return in_boxes(blocks.tiles, blocks.bounds, (height, width, CHANNELS))
 
 
-def in_boxes(tiles: np.ndarray, edges: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> TileMapping:
-    """A box of pixels, all channels, on each of `tiles`; edges: top, bottom, left, right."""
-    channels = (np.zeros_like(tiles), np.full_like(tiles, shape[2]))
-    bounds = np.stack([*edges, *channels], axis=1).reshape(len(tiles), 3, 2)
-    return TileMapping.of_boxes(tiles, bounds, shape)
+def in_boxes(tiles: np.ndarray, bounds: np.ndarray, shape: tuple[int, ...]) -> TileMapping:
+    """A box of pixels, all channels, on each of `tiles`; bounds: of rows and columns."""
+    channels = np.broadcast_to([[0, shape[2]]], (len(tiles), 1, 2))
+    return TileMapping.of_boxes(tiles, np.concatenate([bounds, channels], axis=1), shape)
 
 
 def reference(image: np.ndarray) -> np.ndarray:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import hashlib
 import json
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -160,6 +163,15 @@ def writable_folder(path: Path) -> Path:
     except OSError as problem:
         raise MimdsimError(f"{path}: cannot be written as a folder ({problem.strerror}); choose another") from None
     return path
+
+
+def folder_to_make(out: str | Path | None, name: str) -> Path:
+    """`out`, as a folder that can be written, or without it one that is gone when the process ends."""
+    if out is not None:
+        return writable_folder(Path(out))
+    folder = Path(tempfile.mkdtemp(prefix=f"mimdsim-{name}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @contextlib.contextmanager

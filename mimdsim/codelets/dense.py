@@ -101,6 +101,8 @@ FILL_VECTOR = _fill("FillVector", "start:stop", numerics.fill_vector, "value")
 FILL_SLOTS = _fill("FillSlots", PARTS["slots"].box, numerics.fill_slots)
 FILL_BOXES = _fill("FillBoxes", BOX, numerics.fill_boxes, joinable=False)
 FILL_STATES = _fill("FillStates", f":, {BOX}", numerics.fill_boxes, joinable=False)
+# by the names of PARTS
+FILLS = dict(zip(PARTS, (FILL_ROWS, FILL_COLUMNS, FILL_REPLICAS, FILL_SLOTS, FILL_BOXES, FILL_STATES), strict=True))
 
 
 SCALAR_ADD_CYCLES = 11 + 6 * (58 + 7)  # one integer on one tile: launch, prologue, one add

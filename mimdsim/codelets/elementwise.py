@@ -21,7 +21,7 @@ from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.network import bernoulli_cycles
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.numerics.dense.rows import OnRows
+from mimdsim.numerics.dense.rows import OnRows, keep_boxes
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
@@ -29,14 +29,9 @@ SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"
 LAUNCH_CYCLES = 11  # per vertex that all contexts share: PopLibs' supervisor part
 
 
-def _select(n: Any, *, worker_contexts: int) -> Any:
-    """where(mask, a, b): one vertex per worker context, five cycles per element."""
-    return LAUNCH_CYCLES + worker_contexts * library.select_cycles([-(-n // worker_contexts)])
-
-
-def _choose(n: Any, *, worker_contexts: int) -> Any:
-    """where(mask, scalar, scalar)."""
-    return LAUNCH_CYCLES + worker_contexts * library.broadcast_select_cycles([-(-n // worker_contexts)])
+def _by_worker(n: Any, *, worker_contexts: int, cycles: Callable[..., Any]) -> Any:
+    """where(mask, a, b), or of scalars: one vertex per worker context."""
+    return LAUNCH_CYCLES + worker_contexts * cycles([-(-n // worker_contexts)])
 
 
 _scalar, _unary, _binary = library.broadcast_scalar_1d_cycles, library.unary_1d_cycles, library.binary_1d_cycles
@@ -59,8 +54,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "minus": partial(_binary, op="SUBTRACT"),
     "plus": partial(_binary, op="ADD"),
     "plus in place": partial(_binary, op="ADD", in_place=True),
-    "select": _select,
-    "one or zero": _choose,
+    "select": partial(_by_worker, cycles=library.select_cycles),
+    "one or zero": partial(_by_worker, cycles=library.broadcast_select_cycles),
 }
 
 
@@ -120,25 +115,14 @@ SURROGATE_CALLS: dict[str, tuple[str, ...]] = {
 
 
 @lru_cache(maxsize=16)
-def add_surrogate(name: str) -> Codelet:
-    """dv += g * surrogate, for every neuron."""
+def surrogate_boxes(name: str, added: bool) -> Codelet:
+    """target = g * surrogate, for every neuron; or added to dv."""
+    into, compute = ("update dv", numerics.add_surrogate) if added else ("write target", numerics.surrogate_boxes)
     return _on_boxes(
-        f"AddSurrogate({name})",
-        "update dv; read g; read v",
-        numerics.add_surrogate,
-        (*SURROGATE_CALLS[name], "times", "plus in place"),
-        *("threshold", "slope", "kind"),
-    )
-
-
-@lru_cache(maxsize=16)
-def surrogate_boxes(name: str) -> Codelet:
-    """target = g * surrogate, for every neuron."""
-    return _on_boxes(
-        f"Surrogate({name})",
-        "write target; read g; read v",
-        numerics.surrogate_boxes,
-        (*SURROGATE_CALLS[name], "times"),
+        f"{'Add' * added}Surrogate({name})",
+        f"{into}; read g; read v",
+        compute,
+        (*SURROGATE_CALLS[name], "times", *("plus in place",) * added),
         *("threshold", "slope", "kind"),
     )
 
@@ -179,7 +163,7 @@ def dropout_masks(by_timestep: bool) -> Codelet:
     return on_elements(
         "DropoutMasks" if by_timestep else "DropoutMask",
         f"read states[first:last]; read keep[:]; write masks[{':, ' if by_timestep else ''}{BOX}]",
-        numerics.dropout_masks if by_timestep else numerics.dropout_mask,
+        numerics.dropout_masks,
         TileFormula(cycles=cycles, kind="published", source=source),
         "masks",
         constants=("positions", "source"),
@@ -199,7 +183,7 @@ COUNT_BOXES = on_elements(
 ARRANGE_BOXES = on_elements(
     "ArrangeBoxes",
     f"read source[{BOX}]; write target[{BOX}]",
-    numerics.copy_boxes,
+    keep_boxes,
     copy_formula(4),
     "target",
     flops=0,
@@ -263,7 +247,7 @@ def reduce_formula(outputs: str, partials: str, source: str, *calls: str) -> Til
 SUM_SAMPLES = on_elements(
     "SumSamples",
     f"read source[{BOX}]; write pieces[piece, start:stop]",
-    numerics.sum_samples,
+    numerics.sum_rows,
     reduce_formula("neurons", "samples", REDUCE_SOURCE),
     "source",
     extents=by_neuron("source"),

@@ -7,43 +7,39 @@ from dataclasses import replace
 from mimdsim.codelets.neurons import vectors_of
 from mimdsim.codelets.recurrence_and_bias import IDS
 from mimdsim.codelets.spikes import INPUT_GRADIENT, WEIGHT_GRADIENT
-from mimdsim.codelets.vertex_costs import SOURCE, cpp_cost
+from mimdsim.codelets.vertex_costs import SOURCE, cpp_cost, on_loops
 from mimdsim.numerics.sparse import spikes as numerics
-from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, fields_of, terms_of
+from mimdsim.program import Hits, Length, Listed, Lists, Spikes, SpikesOver, fields_of, terms_of
 
 LOOKED_AT = 5  # load the id, two compares, branch, next
 OWN = f"instruction count of our own: {LOOKED_AT} to see whether an id is in range"
 
-SYNAPSE_CURRENT_PART = Codelet(
-    name="SynapseCurrentPart",
-    fields=(*fields_of("write current[fan_in_part, sample, first:last]; read w[start:stop, first:last]"), *IDS),
+SYNAPSE_CURRENT_PART = on_loops(
+    "SynapseCurrentPart",
+    (*fields_of("write current[fan_in_part, sample, first:last]; read w[start:stop, first:last]"), *IDS),
+    numerics.synapse_current_part,
+    # hits: as in the sum of all weights
+    {"spikes": LOOKED_AT, "hits pairs": (4, 1), "pairs": (4, 1)},
+    f"{SOURCE}; the sum of the fused update, 4 per spike in range and neuron pair; {OWN}",
+    scalars=2,
     columns=("fan_in_part", "sample", "start", "stop", "first", "last"),
-    compute=numerics.synapse_current_part,
-    cost=cpp_cost(
-        # hits: as in the sum of all weights
-        {"spikes": LOOKED_AT, "hits pairs": (4, 1), "pairs": (4, 1)},
-        f"{SOURCE}; the sum of the fused update, 4 per spike in range and neuron pair; {OWN}",
-        unpacked=(2, 4),
-    ),
-    flops=terms_of({"hits neurons": 1}),
+    flops={"hits neurons": 1},
     code_bytes=576,
     extents={"spikes": Lists(Spikes), "hits": Lists(Hits, ("spikes",)), **vectors_of("current", 2)},
 )
 
-WEIGHT_GRADIENT_PART = Codelet(
-    name="WeightGradientPart",
-    fields=(
+WEIGHT_GRADIENT_PART = on_loops(
+    "WeightGradientPart",
+    (
         *fields_of("update dw[replica, start:stop, first:last]; read q[sample_start:sample_stop, first:last]"),
         *WEIGHT_GRADIENT.fields[2:],
     ),
+    numerics.weight_gradient_part,
+    {"spikes": LOOKED_AT, "hits pairs": (7, 1), "samples": 8},
+    f"{SOURCE}; about 7 per spike in range and neuron pair where aliasing cannot be excluded; {OWN}",
+    scalars=5,
     columns=("replica", "sample_start", "sample_stop", "start", "stop", "first", "last"),
-    compute=numerics.weight_gradient_part,
-    cost=cpp_cost(
-        {"spikes": LOOKED_AT, "hits pairs": (7, 1), "samples": 8},
-        f"{SOURCE}; about 7 per spike in range and neuron pair where aliasing cannot be excluded; {OWN}",
-        unpacked=(5, 4),
-    ),
-    flops=terms_of({"hits neurons": 1}),
+    flops={"hits neurons": 1},
     code_bytes=576,
     extents={
         "spikes": Lists(SpikesOver),

@@ -46,7 +46,7 @@ _LANES = f"half: a quad where a pair was, 2 to add up its lanes, per id {SUBWORD
 _A_CLASS = f"half: per class a conversion and {SUBWORD_STORE_SOURCE}"
 _AN_ELEMENT = f"half: per element a conversion and {SUBWORD_STORE_SOURCE}"
 _AN_ID = f"ids of two bytes: for every id {SUBWORD_STORE_SOURCE}"
-_POOLS = (losses.pool_codelet(what, by_timestep) for what, by_timestep in losses.POOLS)
+_POOLS = (losses.pool_codelet(what, by_timestep) for what in losses.POOLS for by_timestep in (False, True))
 
 # 64-bit loads and adds take four halves instead of two floats: `pairs` become `quads`. The end of the LIF update
 # keeps its bundles per neuron (two halves make the word it stores).

@@ -13,15 +13,22 @@ from mimdsim.codelets.linear_neurons import OWN_COUNT, compute_in_order
 from mimdsim.codelets.linear_terms import LOOP_BUNDLES, SELECT_BUNDLES
 from mimdsim.codelets.recurrence_and_bias import REPLICA
 from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
-from mimdsim.codelets.vertex_costs import cpp_cost
-from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, coefficients_of, grown, link_slope
+from mimdsim.codelets.vertex_costs import cpp_cost, on_loops
+from mimdsim.graph.learned_constants import (
+    Coefficients,
+    ConstantGradient,
+    SharedRow,
+    coefficients_of,
+    grown,
+    link_slope,
+)
 from mimdsim.graph.linear_neurons import RowGradient
 from mimdsim.numerics.sparse import learned_constants as numerics
 from mimdsim.program import Codelet, Length, fields_of, terms_of
 
 WHENS = {"": numerics.ALWAYS, "after": numerics.AFTER, "quiet": numerics.QUIET}
 # of one constant: two comparisons that choose; or exponential, addition, division
-LINK_BUNDLES = {"clamp": 2 * SELECT_BUNDLES, "sigmoid": EXPONENTIAL + 2 + DIVIDE}
+LINK_BUNDLES = {"": 0, "clamp": 2 * SELECT_BUNDLES, "sigmoid": EXPONENTIAL + 2 + DIVIDE}
 COUNTED = f"{OWN_COUNT}; of a constant, 4 to clamp it, or an exponential (3), two additions and a division (3)"
 PIECE = ("piece", "row_start", "row_stop", "start", "stop")
 
@@ -41,9 +48,9 @@ def _by_runs(compute: Callable[..., None], cut: Sequence[bool]) -> Callable[...,
     return table
 
 
-def coefficients(about: Coefficients) -> Codelet:
+def coefficients(about: Coefficients | SharedRow) -> Codelet:
     """Every coefficient that follows from constants that are learned, for the neurons of the vertex."""
-    learned = about.neuron.learned
+    learned = about.learned
     shared = [len(each.value) == 1 for each in learned]
     names = [f"constant{index}" for index in range(len(learned))]
     fields = ["write own[:, start:stop]", *map(_whole_or_part, names, shared)]
@@ -54,13 +61,15 @@ def coefficients(about: Coefficients) -> Codelet:
 
     slopes = sum(len(ConstantGradient(coefficients=about, constant=index).rows) for index in range(len(learned)))
     links = sum(LINK_BUNDLES[each.link] + 1 for each in learned)
-    each = links + 2 * slopes + len(about.neuron.rows) + LOOP_BUNDLES
-    return Codelet(
-        name=f"Coefficients({about.neuron.model})",
-        fields=fields_of("; ".join(fields)),
-        compute=_by_runs(compute, [True, *(not one for one in shared)]),
-        cost=cpp_cost({"neurons": each}, COUNTED, unpacked=(2, len(fields))),
-        flops=terms_of({"neurons": 2 * slopes}),
+    each = links + 2 * slopes + about.count + LOOP_BUNDLES
+    return on_loops(
+        f"Coefficients({about.model})",
+        "; ".join(fields),
+        _by_runs(compute, [True, *(not one for one in shared)]),
+        {"neurons": each},
+        COUNTED,
+        scalars=2,
+        flops={"neurons": 2 * slopes},
         code_bytes=256 + 16 * each,
         extents={"neurons": Length("own", 1)},
     )
@@ -80,12 +89,14 @@ def constant_gradient(about: ConstantGradient) -> Codelet:
         gradient[:] = link_slope(about.learned, constant) * grown(about, given)
 
     each = _slope_bundles(about) + 3 * len(rows) + LOOP_BUNDLES
-    return Codelet(
-        name="ConstantGradient",
-        fields=fields_of("; ".join(fields)),
-        compute=_by_runs(compute, [True] * len(fields)),
-        cost=cpp_cost({"neurons": each}, COUNTED, unpacked=(2, len(fields))),
-        flops=terms_of({"neurons": 2 * len(rows)}),
+    return on_loops(
+        "ConstantGradient",
+        "; ".join(fields),
+        _by_runs(compute, [True] * len(fields)),
+        {"neurons": each},
+        COUNTED,
+        scalars=2,
+        flops={"neurons": 2 * len(rows)},
         code_bytes=256,
         extents={"neurons": Length("gradient", 1)},
     )
@@ -101,12 +112,14 @@ def shared_constant_part(about: ConstantGradient) -> Codelet:
         for first, last, at in zip(start, stop, part, strict=True):
             partial[at] = grown(about, [array[:, first:last] for array in arrays]).sum()
 
-    return Codelet(
-        name="SharedConstantPart",
-        fields=fields_of("; ".join(fields)),
-        compute=compute,
-        cost=cpp_cost({"neurons": 3 * len(rows) + LOOP_BUNDLES}, OWN_COUNT, unpacked=(2, len(fields))),
-        flops=terms_of({"neurons": 2 * len(rows)}),
+    return on_loops(
+        "SharedConstantPart",
+        "; ".join(fields),
+        compute,
+        {"neurons": 3 * len(rows) + LOOP_BUNDLES},
+        OWN_COUNT,
+        scalars=2,
+        flops={"neurons": 2 * len(rows)},
         code_bytes=256,
         extents={"neurons": Length(rows[0], 1)},
     )
@@ -121,29 +134,26 @@ def shared_constant_gradient(about: ConstantGradient) -> Codelet:
             total += part
         gradient[:] = link_slope(about.learned, constant) * total
 
-    return Codelet(
-        name="SharedConstantGradient",
-        fields=fields_of("write gradient[:, :]; read constant[:, :]; read partial[:]"),
-        compute=compute,
-        cost=cpp_cost({"parts": (2, 1)}, COUNTED, unpacked=(0, 3), more=_slope_bundles(about)),
-        flops=terms_of({"parts": 1}),
+    return on_loops(
+        "SharedConstantGradient",
+        "write gradient[:, :]; read constant[:, :]; read partial[:]",
+        compute,
+        {"parts": (2, 1)},
+        COUNTED,
+        scalars=0,
+        more=_slope_bundles(about),
+        flops={"parts": 1},
         code_bytes=192,
         extents={"parts": Length("partial", 0)},
     )
 
 
-def _gradient_fields(about: RowGradient, target: str, samples: str) -> tuple[str, tuple[str, ...]]:
-    """The signature, and the arrays of the kernel in order."""
+def _row_of_neurons(about: RowGradient, target: str, samples: str, kernel: Any, **more: Any) -> Codelet:
     boxes = dict.fromkeys(("du", "fired", "current"), f"{samples}, start:stop")
     boxes |= dict.fromkeys(("dx", "x"), f":, {samples}, start:stop")
-    order = ("dx", "du", "fired", "x", "current")
+    order = ("dx", "du", "fired", "x", "current")  # of the kernel's arrays
     reads = [f"read {name}[{boxes[name]}]" for name in order if name in about.reads]
-    return "; ".join((target, *reads)), order
-
-
-def _row_of_neurons(about: RowGradient, target: str, samples: str, kernel: Any, **more: Any) -> Codelet:
-    signature, order = _gradient_fields(about, target, samples)
-    fields = fields_of(signature)
+    fields = fields_of("; ".join((target, *reads)))
     first = "dx" if "dx" in about.reads else "du"
     axis = 1 if first == "dx" else 0
     return Codelet(

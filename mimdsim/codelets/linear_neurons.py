@@ -12,7 +12,7 @@ import numpy as np
 from mimdsim.codelets.linear_terms import LOOP_BUNDLES, Structure
 from mimdsim.codelets.neurons import by_neuron
 from mimdsim.codelets.surrogates import COSTS, at_an_id
-from mimdsim.codelets.vertex_costs import SOURCE, SURROGATE_PAIRABLE, cpp_cost, overhead_bundles
+from mimdsim.codelets.vertex_costs import SOURCE, SURROGATE_PAIRABLE, on_loops, overhead_bundles
 from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, WorkerBundles, fields_of, terms_of
 
@@ -182,18 +182,16 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
     bundles, source = at_an_id(surrogate)
     # the published loop adds to one adjoint; every further one costs a load, an add, a store and a reloaded pointer
     more = sum((not item.unit) + item.loads for item in reading) + 4 * (len(reading) - 1)
-    return Codelet(
-        name=f"NeuronStateGradient({structure.model}, {surrogate})",
-        fields=fields,
+    return on_loops(
+        f"NeuronStateGradient({structure.model}, {surrogate})",
+        fields,
+        compute_in_order(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
+        {"listed": 4, "hits": (2 + bundles + more, SURROGATE_PAIRABLE)},
+        f"{SOURCE}; 4 per listed id; per id that lies on the tile: {source}; {more} for the read-out, ours",
+        scalars=4,
         joinable=True,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
-        compute=compute_in_order(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
-        cost=cpp_cost(
-            {"listed": 4, "hits": (2 + bundles + more, SURROGATE_PAIRABLE)},
-            f"{SOURCE}; 4 per listed id; per id that lies on the tile: {source}; {more} for the read-out, ours",
-            unpacked=(4, len(fields)),
-        ),
-        flops=terms_of({"hits": COSTS[surrogate].flops + 2 * len(reading)}),
+        flops={"hits": COSTS[surrogate].flops + 2 * len(reading)},
         code_bytes=832,
         extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
     )
@@ -220,34 +218,28 @@ def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
     )
 
 
-EMITTED_FLAGS = Codelet(
-    name="EmittedFlags",
-    fields=fields_of("write flags[sample, start:stop]; read ids[sample, :] in part; read counts[sample, :]"),
+EMITTED_FLAGS = on_loops(
+    "EmittedFlags",
+    "write flags[sample, start:stop]; read ids[sample, :] in part; read counts[sample, :]",
+    numerics.emitted_flags,
+    # neurons: store zero, next address, branch; spikes: load id, subtract the tile's start, compare, branch; hits:
+    # address, store one
+    {"neurons": 3, "spikes": 4, "hits": 2},
+    f"{SOURCE}; counted by us: 3 per neuron cleared, 4 per spike, 2 per spike of the tile's neurons",
+    scalars=2,
     joinable=True,
-    compute=numerics.emitted_flags,
-    cost=cpp_cost(
-        # neurons: store zero, next address, branch; spikes: load id, subtract the tile's start, compare, branch; hits:
-        # address, store one
-        {"neurons": 3, "spikes": 4, "hits": 2},
-        f"{SOURCE}; counted by us: 3 per neuron cleared, 4 per spike, 2 per spike of the tile's neurons",
-        unpacked=(2, 3),
-    ),
     code_bytes=320,
     extents={"neurons": Length("flags", 1), "spikes": Lists(Spikes), "hits": Lists(Hits, ("spikes",))},
 )
 
-EMITTED_GRADIENT = Codelet(
-    name="EmittedGradient",
-    fields=fields_of(
-        "write partial[part, sample, :]; read d_fired[sample, start:stop]; read ids[sample, :]; read counts[sample, :]"
-    ),
-    compute=numerics.emitted_gradient,
-    cost=cpp_cost(
-        # listed: load id, subtract the tile's start, compare, branch, store; hits: load the gradient
-        {"listed": 5, "hits": 1},
-        f"{SOURCE}; counted by us: 5 per listed id, 1 more per id of the tile's neurons",
-        unpacked=(3, 4),
-    ),
+EMITTED_GRADIENT = on_loops(
+    "EmittedGradient",
+    "write partial[part, sample, :]; read d_fired[sample, start:stop]; read ids[sample, :]; read counts[sample, :]",
+    numerics.emitted_gradient,
+    # listed: load id, subtract the tile's start, compare, branch, store; hits: load the gradient
+    {"listed": 5, "hits": 1},
+    f"{SOURCE}; counted by us: 5 per listed id, 1 more per id of the tile's neurons",
+    scalars=3,
     code_bytes=320,
     extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
 )

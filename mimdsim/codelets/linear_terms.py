@@ -89,29 +89,15 @@ def _row_of(rows: list[np.ndarray], values: np.ndarray, neurons: int) -> int:
     return len(rows) - 1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Rows:
-    """Per-neuron coefficients: those that are learned, whose values follow from constants, or those of these rows."""
-
-    neurons: int
-    learned: dict[Place, int]
-    rows: list[np.ndarray]
-
-    def at(self, place: Place, values: np.ndarray) -> int:
-        """Where a coefficient lies, -1: one number holds for all."""
-        if self.learned:
-            return self.learned.get(place, -1)
-        return _row_of(self.rows, values, self.neurons)
-
-    @property
-    def count(self) -> int:
-        return len(set(self.learned.values())) or len(self.rows)
-
-
 def pack_terms(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
     """The terms of a layer's neurons in the order in which they are added; switched: two coefficients each."""
     learned = {place: row for row, places in enumerate(neuron.rows) for place in places}
-    rows = _Rows(neurons=neurons, learned=learned, rows=[])
+    rows: list[np.ndarray] = []  # of neurons that learn none: their values follow from constants
+
+    def row_at(place: Place, values: np.ndarray) -> int:
+        """Where a coefficient of every neuron its own lies, -1: one number holds for all."""
+        return learned.get(place, -1) if learned else _row_of(rows, values, neurons)
+
     states, last = len(neuron.states), len(neuron.arrays) - 1
     second = switched and neuron.fired is not None
     fired = neuron.fired if switched and neuron.fired is not None else neuron.quiet
@@ -122,7 +108,7 @@ def pack_terms(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
         pairs = zip(_row(neuron.quiet, target), _row(fired, target), strict=True)
         for column, (one, other) in enumerate(pairs):
             kind, within = (0, (target, column)) if column < states else (column - states + 1, (target,))
-            at = rows.at((kind, within), one), rows.at((kind + 3 * second, within), other)
+            at = row_at((kind, within), one), row_at((kind + 3 * second, within), other)
             if one.any() or other.any() or (learned and max(at) >= 0):
                 places.append((target, column, *at))
                 uniform.append((float(one[0]), float(other[0])))
@@ -130,13 +116,17 @@ def pack_terms(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
     readout, weights, reading = [], [], []
     offset = [neuron.offset] if neuron.offset.any() or (last, ()) in learned else []
     for column, values in enumerate([*neuron.readout, *offset]):
-        place = rows.at((last - 1, (column,)) if column < states else (last, ()), values)
+        place = row_at((last - 1, (column,)) if column < states else (last, ()), values)
         if values.any() or (learned and place >= 0):
             readout.append((column, place))
             weights.append((float(values[0]), float(values[0])))
             reading.append(_shape(states, column, values, values, (place, place), bool(learned) and place >= 0))
     structure = Structure(
-        model=neuron.model, states=states, terms=tuple(shapes), readout=tuple(reading), own=rows.count
+        model=neuron.model,
+        states=states,
+        terms=tuple(shapes),
+        readout=tuple(reading),
+        own=len(set(learned.values())) or len(rows),
     )
     return Packed(
         structure=structure,
@@ -144,7 +134,7 @@ def pack_terms(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
         uniform=np.array(uniform).reshape(-1, 2),
         readout=np.array(readout, np.int64).reshape(-1, 2),
         weights=np.array(weights).reshape(-1, 2),
-        own=np.stack(rows.rows) if rows.rows else None,
+        own=np.stack(rows) if rows else None,
     )
 
 

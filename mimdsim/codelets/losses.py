@@ -2,60 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from mimdsim.codelets.vertex_costs import Formula, by_vectors, cpp_cost, on_elements
+from mimdsim.codelets.vertex_costs import Formula, by_vectors, cpp_cost, on_elements, on_loops
 from mimdsim.numerics.sparse import losses as numerics
 from mimdsim.numerics.sparse.recurrence_and_bias import add_columns
 from mimdsim.program import Codelet, Length, Size, fields_of, terms_of
 
-COUNT_SPIKES = Codelet(
-    name="CountSpikes",
-    fields=fields_of("read ids[:, sample, :]; read counts[:, sample, :]; write totals[sample, :]"),
-    compute=numerics.count_spikes,
-    cost=cpp_cost(
-        {"timesteps": 8, "classes": 2},
-        "about 8 bundles per timestep: loop over a short list, one read-modify-write per spike",
-        unpacked=(1, 3),
-        kind="assumed",
-    ),
+COUNT_SPIKES = on_loops(
+    "CountSpikes",
+    "read ids[:, sample, :]; read counts[:, sample, :]; write totals[sample, :]",
+    numerics.count_spikes,
+    {"timesteps": 8, "classes": 2},
+    "about 8 bundles per timestep: loop over a short list, one read-modify-write per spike",
+    scalars=1,
+    kind="assumed",
     code_bytes=256,
     extents={"timesteps": Length("ids", 0), "classes": Length("totals", 1)},
 )
 
-CROSS_ENTROPY = Codelet(
-    name="CrossEntropy",
-    fields=fields_of("read totals[sample, :]; read labels[sample]; write losses[sample]; write gradient[sample, :]"),
+CROSS_ENTROPY = on_loops(
+    "CrossEntropy",
+    "read totals[sample, :]; read labels[sample]; write losses[sample]; write gradient[sample, :]",
+    numerics.cross_entropy,
+    # max, exponential (3), sum, division (3), stores
+    {"classes": 20},
+    "three passes over the classes, exponential 3 and division 3 cycles (PopLibs operation tables)",
+    scalars=1,
+    more=20,
+    kind="assumed",
     constants=("scale",),
-    compute=numerics.cross_entropy,
-    cost=cpp_cost(
-        # max, exponential (3), sum, division (3), stores
-        {"classes": 20},
-        "three passes over the classes, exponential 3 and division 3 cycles (PopLibs operation tables)",
-        unpacked=(1, 4),
-        more=20,
-        kind="assumed",
-    ),
-    flops=terms_of({"classes": 6}),
+    flops={"classes": 6},
     code_bytes=512,
     extents={"classes": Length("totals", 1)},
 )
 
-LIST_COUNT_GRADIENT = Codelet(
-    name="ListCountGradient",
-    fields=fields_of(
-        "read ids[:, sample, :]; read counts[:, sample, :]; read gradient[sample, :]; write g[:, sample, :]"
-    ),
-    compute=numerics.list_count_gradient,
-    cost=cpp_cost(
-        {"timesteps capacity": 4},
-        "about 4 bundles per slot: load id, load gradient, select, store",
-        unpacked=(1, 4),
-        kind="assumed",
-    ),
+LIST_COUNT_GRADIENT = on_loops(
+    "ListCountGradient",
+    "read ids[:, sample, :]; read counts[:, sample, :]; read gradient[sample, :]; write g[:, sample, :]",
+    numerics.list_count_gradient,
+    {"timesteps capacity": 4},
+    "about 4 bundles per slot: load id, load gradient, select, store",
+    scalars=1,
+    kind="assumed",
     code_bytes=256,
     extents={"timesteps": Length("g", 0), "capacity": Length("g", 2)},
 )
@@ -64,24 +55,19 @@ COUNT_LAST = replace(
     COUNT_SPIKES,
     name="CountLast",
     constants=("first",),
-    compute=numerics.count_last,
     extents={**COUNT_SPIKES.extents, "timesteps": Length("ids", 0, after="first")},
 )
-LIST_LAST_GRADIENT = replace(
-    LIST_COUNT_GRADIENT, name="ListLastGradient", constants=("first",), compute=numerics.list_last_gradient
-)
+LIST_LAST_GRADIENT = replace(LIST_COUNT_GRADIENT, name="ListLastGradient", constants=("first",))
 
-EMITTED_ROWS = Codelet(
-    name="EmittedRows",
-    fields=(*COUNT_SPIKES.fields[:2], *fields_of("write rows[:, sample, :]")),
-    compute=numerics.emitted_rows,
-    cost=cpp_cost(
-        # timesteps: clear a row, then a load and a store per spike of a short list
-        {"timesteps": 8, "timesteps neurons": 1},
-        "about 8 bundles per timestep as for counting spikes, a store per neuron to clear",
-        unpacked=(1, 3),
-        kind="assumed",
-    ),
+EMITTED_ROWS = on_loops(
+    "EmittedRows",
+    (*COUNT_SPIKES.fields[:2], *fields_of("write rows[:, sample, :]")),
+    numerics.emitted_rows,
+    # timesteps: clear a row, then a load and a store per spike of a short list
+    {"timesteps": 8, "timesteps neurons": 1},
+    "about 8 bundles per timestep as for counting spikes, a store per neuron to clear",
+    scalars=1,
+    kind="assumed",
     code_bytes=256,
     extents={"timesteps": Length("rows", 0), "neurons": Length("rows", 2)},
 )
@@ -101,7 +87,6 @@ CROSS_ENTROPY_BY_TIMESTEP = replace(
     fields=fields_of(
         "read totals[:, sample, :]; read labels[sample]; write losses[sample]; write gradient[:, sample, :]"
     ),
-    compute=numerics.cross_entropy_by_timestep,
     cost=cpp_cost(
         {"timesteps classes": 20, "timesteps": 20},
         "the cross-entropy of one row, for every timestep",
@@ -117,7 +102,6 @@ MEAN_CROSS_ENTROPY_BY_TIMESTEP = replace(  # the weight is in the factor of the 
     CROSS_ENTROPY_BY_TIMESTEP,
     name="MeanCrossEntropyByTimestep",
     constants=("scale", "weight"),
-    compute=numerics.weighted_by_timestep,
 )
 
 SQUARED_ERROR = replace(
@@ -136,12 +120,8 @@ SQUARED_ERROR = replace(
     code_bytes=320,
 )
 
-POOLS: dict[tuple[str, bool], Callable[..., None]] = {
-    ("Pool", False): numerics.pool_classes,
-    ("Pool", True): numerics.pool_classes_by_timestep,
-    ("Spread", False): numerics.spread_classes,
-    ("Spread", True): numerics.spread_classes_by_timestep,
-}
+
+POOLS = {"Pool": numerics.pool_classes, "Spread": numerics.spread_classes}
 
 
 @lru_cache(maxsize=8)
@@ -149,15 +129,16 @@ def pool_codelet(what: str, by_timestep: bool) -> Codelet:
     """'Pool': sums over the neurons of each class; 'Spread': a class's number to each of its neurons."""
     box = ":, sample, :" if by_timestep else "sample, :"
     given, made = ("scores", "pooled") if what == "Pool" else ("gradient", "spread")
-    return Codelet(
-        name=f"{what}Classes{'ByTimestep' if by_timestep else ''}",
-        fields=fields_of(f"read {given}[{box}]; write {made}[{box}]"),
+    return on_loops(
+        f"{what}Classes{'ByTimestep' if by_timestep else ''}",
+        f"read {given}[{box}]; write {made}[{box}]",
+        POOLS[what],
+        {"elements": 3},
+        "load, add or store, next address per neuron and timestep",
+        scalars=1,
+        kind="assumed",
         constants=("each",),
-        compute=POOLS[what, by_timestep],
-        cost=cpp_cost(
-            {"elements": 3}, "load, add or store, next address per neuron and timestep", unpacked=(1, 2), kind="assumed"
-        ),
-        flops=terms_of({"elements": 1}) if what == "Pool" else (),
+        flops={"elements": 1} if what == "Pool" else {},
         code_bytes=192,
         extents={"elements": Size(given if what == "Pool" else made)},
     )
@@ -202,29 +183,30 @@ ADD_ADJOINTS = _columns(
     "adjoint",
 )
 
-COUNT_LISTED = Codelet(
-    name="CountListed",
-    fields=fields_of("read counts[:, sample, :]; write spikes[sample]"),
-    compute=numerics.count_listed,
-    cost=cpp_cost({"timesteps": 3}, "load, add, next address per timestep", unpacked=(1, 2), kind="assumed"),
+COUNT_LISTED = on_loops(
+    "CountListed",
+    "read counts[:, sample, :]; write spikes[sample]",
+    numerics.count_listed,
+    {"timesteps": 3},
+    "load, add, next address per timestep",
+    scalars=1,
+    kind="assumed",
     code_bytes=128,
     extents={"timesteps": Length("counts", 0)},
 )
 
-FIRING_PENALTY = Codelet(
-    name="FiringPenalty",
-    fields=fields_of("read spikes[:]; write penalty[place]; write even[place]"),
+FIRING_PENALTY = on_loops(
+    "FiringPenalty",
+    "read spikes[:]; write penalty[place]; write even[place]",
+    numerics.firing_penalty,
+    # more: a division; subtract, square, scale, store twice
+    {"samples": 2},
+    "load and add per sample, then one division (3) and some eight operations",
+    scalars=3,
+    more=3 + 8,
+    kind="assumed",
     constants=("target", "strength", "places"),
-    compute=numerics.firing_penalty,
-    cost=cpp_cost(
-        # more: a division; subtract, square, scale, store twice
-        {"samples": 2},
-        "load and add per sample, then one division (3) and some eight operations",
-        unpacked=(3, 3),
-        more=3 + 8,
-        kind="assumed",
-    ),
-    flops=terms_of({"samples": 1}),
+    flops={"samples": 1},
     code_bytes=192,
     extents={"samples": Length("spikes", 0)},
 )

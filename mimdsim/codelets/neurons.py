@@ -18,6 +18,7 @@ from mimdsim.codelets.vertex_costs import (
     SURROGATE_SOURCE,
     by_item_bytes,
     cpp_cost,
+    on_loops,
 )
 from mimdsim.costs.library.elementwise import bias_add_cycles
 from mimdsim.numerics.sparse import neurons as numerics
@@ -36,21 +37,17 @@ def by_neuron(field: str) -> dict[str, Extent]:
     return {"samples": Length(field, 0), "neurons": Length(field, 1)}
 
 
-LIF_UPDATE = Codelet(
-    name="LifUpdate",
-    fields=fields_of(
-        "update v[sample, start:stop]; read w[:, start:stop]; read ids[sample, :] in part; read counts[sample, :]"
-    ),
+LIF_UPDATE = on_loops(
+    "LifUpdate",
+    "update v[sample, start:stop]; read w[:, start:stop]; read ids[sample, :] in part; read counts[sample, :]",
+    numerics.lif_update,
+    # spikes: load id, load a weight pair, add, and the loop reloads; neurons: compare, select, multiply, add, store
+    {"spikes pairs": (4, 1), "neurons": 15},
+    f"{SOURCE}; about 4 per spike and neuron pair, about 15 per neuron",
+    scalars=3,
     constants=("decay", "scale", "threshold"),
-    compute=numerics.lif_update,
     joinable=True,
-    cost=cpp_cost(
-        # spikes: load id, load a weight pair, add, and the loop reloads; neurons: compare, select, multiply, add, store
-        {"spikes pairs": (4, 1), "neurons": 15},
-        f"{SOURCE}; about 4 per spike and neuron pair, about 15 per neuron",
-        unpacked=(3, 4),
-    ),
-    flops=terms_of({"spikes neurons": 1, "neurons": 3}),
+    flops={"spikes neurons": 1, "neurons": 3},
     code_bytes=640,
     extents={"spikes": Lists(Spikes), **vectors_of("v", 1)},
 )
@@ -70,60 +67,50 @@ LIF_UPDATE_DENSE = replace(
     extents={**LIF_UPDATE.extents, "inputs": Length("row", 1)},
 )
 
-LIF_INTEGRATE = Codelet(
-    name="LifIntegrate",
-    fields=(LIF_UPDATE.fields[0], *fields_of("read current[sample, start:stop]")),
+LIF_INTEGRATE = on_loops(
+    "LifIntegrate",
+    (LIF_UPDATE.fields[0], *fields_of("read current[sample, start:stop]")),
+    numerics.lif_integrate,
+    # like the end of the fused update, plus loading the current
+    {"neurons": 16},
+    f"{SOURCE}; about 15 per neuron, and 1 to load the current",
+    scalars=3,
     constants=("decay", "scale", "threshold"),
-    compute=numerics.lif_integrate,
     joinable=True,
-    cost=cpp_cost(
-        # like the end of the fused update, plus loading the current
-        {"neurons": 16},
-        f"{SOURCE}; about 15 per neuron, and 1 to load the current",
-        unpacked=(3, 2),
-    ),
-    flops=terms_of({"neurons": 3}),
+    flops={"neurons": 3},
     code_bytes=384,
     extents={"neurons": Length("v", 1)},
 )
 
-STATE_GRADIENT = Codelet(
-    name="StateGradient",
-    fields=fields_of(
-        "update dv[sample, start:stop]; read v[sample, start:stop]; read g[sample, :]; read ids[sample, :]; "
-        "read counts[sample, :]"
-    ),
+STATE_GRADIENT = on_loops(
+    "StateGradient",
+    "update dv[sample, start:stop]; read v[sample, start:stop]; read g[sample, :]; read ids[sample, :]; "
+    "read counts[sample, :]",
+    numerics.state_gradient,
+    # listed: load id, subtract the tile's start, compare, branch; hits: load the state and the threshold of the
+    # neuron, then the surrogate
+    {"listed": 4, "hits": (2 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
+    f"{SOURCE}; 4 per listed id; per id that lies on the tile: {SURROGATE_SOURCE}",
+    scalars=4,
     constants=("threshold", "slope"),
-    compute=numerics.state_gradient,
     joinable=True,
-    cost=cpp_cost(
-        # listed: load id, subtract the tile's start, compare, branch; hits: load the state and the threshold of the
-        # neuron, then the surrogate
-        {"listed": 4, "hits": (2 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
-        f"{SOURCE}; 4 per listed id; per id that lies on the tile: {SURROGATE_SOURCE}",
-        unpacked=(4, 5),
-    ),
-    flops=terms_of({"hits": 6}),
+    flops={"hits": 6},
     code_bytes=768,
     extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
 )
 
 
-STATE_GRADIENT_ROW = Codelet(
-    name="StateGradientRow",
-    fields=fields_of(
-        "write row[sample, :]; read dv[sample, :] as one row; read v[sample, :] as one row; "
-        "read threshold[:] as one row; read g[sample, :]; read ids[sample, :]; read counts[sample, :]"
-    ),
+STATE_GRADIENT_ROW = on_loops(
+    "StateGradientRow",
+    "write row[sample, :]; read dv[sample, :] as one row; read v[sample, :] as one row; "
+    "read threshold[:] as one row; read g[sample, :]; read ids[sample, :]; read counts[sample, :]",
+    numerics.state_gradient_rows,
+    # load id, state and threshold, count and branch; then the surrogate
+    {"listed": (5 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
+    f"{SOURCE}; {SURROGATE_SOURCE}; the row itself arrives by exchange and is updated in place",
+    scalars=2,
     constants=("slope",),
-    compute=numerics.state_gradient_rows,
-    cost=cpp_cost(
-        # load id, state and threshold, count and branch; then the surrogate
-        {"listed": (5 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
-        f"{SOURCE}; {SURROGATE_SOURCE}; the row itself arrives by exchange and is updated in place",
-        unpacked=(2, 7),
-    ),
-    flops=terms_of({"listed": 6}),
+    flops={"listed": 6},
     code_bytes=768,
     extents={"listed": Lists(Listed)},
 )
@@ -186,19 +173,17 @@ CURRENT_GRADIENT = Codelet(
     extents=by_neuron("q"),
 )
 
-ADJOINT_ROWS = Codelet(
-    name="AdjointRows",
-    fields=fields_of("update dv[row_start:row_stop, start:stop]; write q[row_start:row_stop, start:stop]"),
+ADJOINT_ROWS = on_loops(
+    "AdjointRows",
+    "update dv[row_start:row_stop, start:stop]; write q[row_start:row_stop, start:stop]",
+    numerics.adjoint_rows,
+    # pairs: load, multiply, store, multiply, store, branch
+    {"samples pairs": (6, 2), "samples": 6},
+    "instruction count of our own: a load, two multiplies and two stores of 64 bits, branch; 6 per row",
+    scalars=6,
     constants=("decay", "scale"),
-    compute=numerics.adjoint_rows,
     joinable=True,
-    cost=cpp_cost(
-        # pairs: load, multiply, store, multiply, store, branch
-        {"samples pairs": (6, 2), "samples": 6},
-        "instruction count of our own: a load, two multiplies and two stores of 64 bits, branch; 6 per row",
-        unpacked=(6, 2),
-    ),
-    flops=terms_of({"samples neurons": 2}),
+    flops={"samples neurons": 2},
     code_bytes=256,
     extents={"samples": Length("dv", 0), **vectors_of("dv", 1)},
 )

@@ -6,7 +6,7 @@ run of channels.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,28 +81,24 @@ def fold(patches: Patches) -> Codelet:
     """Patches added up again where they came from."""
     places = _places_of_pixel(patches)
     cost = _cost({"rows columns": 3 + 2 * places}, places, f"{BEGIN}, a load and an addition for each place")
-    compute = partial(_spread_patches, taps=patches.window.taps)
+    taps = patches.window.taps
+
+    def compute(*given: Any) -> None:
+        numerics.spread(*given, np.float32(1), taps)
+
     return _codelet("Fold", patches, f"read source[{RUN}]", compute, cost, places)
-
-
-def _spread_patches(*given: Any, taps: int) -> None:
-    numerics.spread(*given, np.float32(1), taps)
-
-
-def _spread_pool(*given: Any) -> None:
-    numerics.spread(*given, 1)
 
 
 @lru_cache(maxsize=256)
 def pool(pooling: Pooling) -> Codelet:
     """The largest, the mean or the sum of a window."""
-    compute, taps = partial(_pool, largest=pooling.kind == "max"), pooling.window.taps
+    largest, taps = pooling.kind == "max", pooling.window.taps
+
+    def compute(*given: Any) -> None:
+        numerics.pool(*given, largest)
+
     cost = _cost({"rows columns": 3 + 2 * taps}, taps, f"{BEGIN}, a load and an operation for each tap")
     return _codelet(f"{pooling.kind.title()}Pool", pooling, f"read source[{RUN}]", compute, cost, taps)
-
-
-def _pool(*given: Any, largest: bool) -> None:
-    numerics.pool(*given, largest)
 
 
 @lru_cache(maxsize=256)
@@ -111,7 +107,7 @@ def pool_gradient(pooling: Pooling) -> Codelet:
     places, signature = _places_of_pixel(pooling), f"read source[{RUN}]"
     if pooling.kind != "max":
         cost = _cost({"rows columns": 3 + 2 * places}, places, f"{BEGIN}, a load and an addition for each place")
-        return _codelet("PoolGradient", pooling, signature, _spread_pool, cost, places)
+        return _codelet("PoolGradient", pooling, signature, lambda *given: numerics.spread(*given, 1), cost, places)
     each = 4 + 2 * pooling.window.taps
     what = f"{BEGIN}, {each} for each place: its window compared, a load and an addition"
     cost = _cost({"rows columns": 3 + each * places}, places, what, len(COLUMNS) + 2)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.vertex_costs import cpp_cost
+from mimdsim.codelets.vertex_costs import on_loops
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
 from mimdsim.numerics.dense import elementwise as numerics
@@ -145,12 +145,15 @@ SUM_PARTS = Codelet(
     extents={"elements": Size("total"), "partials": Length("partial", 0)},
 )
 
-COUNT_ARRAY = Codelet(
-    name="CountArray",
-    fields=fields_of("read spikes[:, sample, :]; write totals[sample, :]"),
-    compute=numerics.count_rows,
-    cost=cpp_cost({"timesteps classes": 3}, "3 bundles per number: load, add, loop", unpacked=(1, 2), kind="assumed"),
-    flops=terms_of({"timesteps classes": 1}),
+COUNT_ARRAY = on_loops(
+    "CountArray",
+    "read spikes[:, sample, :]; write totals[sample, :]",
+    numerics.count_rows,
+    {"timesteps classes": 3},
+    "3 bundles per number: load, add, loop",
+    scalars=1,
+    kind="assumed",
+    flops={"timesteps classes": 1},
     code_bytes=256,
     extents={"timesteps": Length("spikes", 0), "classes": Length("totals", 1)},
 )
@@ -158,6 +161,5 @@ COUNT_LAST_ARRAY = replace(
     COUNT_ARRAY,
     name="CountLastArray",
     constants=("first",),
-    compute=numerics.count_last_rows,
     extents={**COUNT_ARRAY.extents, "timesteps": Length("spikes", 0, after="first")},
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from mimdsim.codelets.dense import FORMATS
 from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, by_neuron, scale_cycles, vectors_of
-from mimdsim.codelets.vertex_costs import SOURCE, by_item_bytes, cpp_cost, on_elements
+from mimdsim.codelets.vertex_costs import SOURCE, by_item_bytes, cpp_cost, on_elements, on_loops
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.numerics.sparse import recurrence_and_bias as numerics
 from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, Vectors, fields_of, terms_of
@@ -20,19 +20,17 @@ OWN = "instruction count of our own in the manner of the published codelets"
 IDS = (*fields_of("read ids[sample, :] in part; read counts[sample, :]"),)
 CURRENT = fields_of("write current[sample, start:stop]")
 
-SYNAPSE_CURRENT = Codelet(
-    name="SynapseCurrent",
-    fields=(*CURRENT, LIF_UPDATE.field("w"), *IDS),
-    compute=numerics.synapse_current,
+SYNAPSE_CURRENT = on_loops(
+    "SynapseCurrent",
+    (*CURRENT, LIF_UPDATE.field("w"), *IDS),
+    numerics.synapse_current,
+    # spikes: load id, load a weight pair, add, and the loop reloads, as in the fused update; pairs: clear the sums,
+    # store them, next address, branch
+    {"spikes pairs": (4, 1), "pairs": (4, 1)},
+    f"{SOURCE}; the sum of the fused update, 4 per spike and neuron pair; {OWN}: 4 per pair to store it",
+    scalars=0,
     joinable=True,
-    cost=cpp_cost(
-        # spikes: load id, load a weight pair, add, and the loop reloads, as in the fused update; pairs: clear the sums,
-        # store them, next address, branch
-        {"spikes pairs": (4, 1), "pairs": (4, 1)},
-        f"{SOURCE}; the sum of the fused update, 4 per spike and neuron pair; {OWN}: 4 per pair to store it",
-        unpacked=(0, 4),
-    ),
-    flops=terms_of({"spikes neurons": 1}),
+    flops={"spikes neurons": 1},
     code_bytes=512,
     extents={"spikes": Lists(Spikes), **vectors_of("current", 1)},
 )
@@ -51,18 +49,16 @@ SYNAPSE_CURRENT_DENSE = replace(
     extents={**SYNAPSE_CURRENT.extents, "inputs": Length("row", 1)},
 )
 
-SELF_SYNAPSE = Codelet(
-    name="SelfSynapse",
-    fields=(*CURRENT, *fields_of("read r[:, start:stop]"), *IDS),
-    compute=numerics.self_synapse,
+SELF_SYNAPSE = on_loops(
+    "SelfSynapse",
+    (*CURRENT, *fields_of("read r[:, start:stop]"), *IDS),
+    numerics.self_synapse,
+    # pairs: store zeros, next address, branch; spikes: load id, subtract the tile's start, compare, branch; hits:
+    # load the weight, store it
+    {"pairs": 3, "spikes": 4, "hits": 2},
+    f"{OWN}: 3 per pair cleared, 4 per spike as in the state gradient, 2 per spike of the tile's neurons",
+    scalars=2,
     joinable=True,
-    cost=cpp_cost(
-        # pairs: store zeros, next address, branch; spikes: load id, subtract the tile's start, compare, branch; hits:
-        # load the weight, store it
-        {"pairs": 3, "spikes": 4, "hits": 2},
-        f"{OWN}: 3 per pair cleared, 4 per spike as in the state gradient, 2 per spike of the tile's neurons",
-        unpacked=(2, 4),
-    ),
     code_bytes=384,
     extents={
         "spikes": Lists(Spikes),
@@ -133,59 +129,51 @@ ADD_SLOTS = on_elements(
 REPLICA = ("replica", "sample_start", "sample_stop", "start", "stop")
 SAMPLES = "sample_start:sample_stop"
 
-SELF_WEIGHT_GRADIENT = Codelet(
-    name="SelfWeightGradient",
-    fields=fields_of(
-        "update dw[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]; "
-        "read ids[sample_start:sample_stop, :]; read counts[sample_start:sample_stop, :]"
-    ),
+SELF_WEIGHT_GRADIENT = on_loops(
+    "SelfWeightGradient",
+    "update dw[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]; "
+    "read ids[sample_start:sample_stop, :]; read counts[sample_start:sample_stop, :]",
+    numerics.self_weight_gradient,
+    # spikes: load id, subtract the tile's start, compare, branch; hits: load the gradient, load the sum, add,
+    # store, two pointers reloaded because the store may alias
+    {"spikes": 4, "hits": (6, 1), "samples": 8},
+    f"{OWN}: 4 per spike and 8 per sample as there, 6 per spike of the tile's neurons",
+    scalars=3,
     columns=REPLICA,
-    compute=numerics.self_weight_gradient,
     joinable=True,
-    cost=cpp_cost(
-        # spikes: load id, subtract the tile's start, compare, branch; hits: load the gradient, load the sum, add,
-        # store, two pointers reloaded because the store may alias
-        {"spikes": 4, "hits": (6, 1), "samples": 8},
-        f"{OWN}: 4 per spike and 8 per sample as there, 6 per spike of the tile's neurons",
-        unpacked=(3, 4),
-    ),
-    flops=terms_of({"hits": 1}),
+    flops={"hits": 1},
     code_bytes=448,
     extents={"spikes": Lists(SpikesOver), "hits": Lists(Hits, ("spikes",)), "samples": Length("q", 0)},
 )
 
-SELF_INPUT_GRADIENT = Codelet(
-    name="SelfInputGradient",
-    fields=(
+SELF_INPUT_GRADIENT = on_loops(
+    "SelfInputGradient",
+    (
         *fields_of("write partial[part, sample, :]; read r[:, start:stop]; read q[sample, start:stop]"),
         *IDS,
     ),
-    compute=numerics.self_input_gradient,
-    cost=cpp_cost(
-        # listed: load id, subtract the tile's start, compare, branch, store zero; hits: load weight and gradient,
-        # multiply
-        {"listed": 5, "hits": (3, 1)},
-        f"{OWN}: 5 per listed id, 3 more per id of the tile's neurons",
-        unpacked=(3, 5),
-    ),
-    flops=terms_of({"hits": 1}),
+    numerics.self_input_gradient,
+    # listed: load id, subtract the tile's start, compare, branch, store zero; hits: load weight and gradient,
+    # multiply
+    {"listed": 5, "hits": (3, 1)},
+    f"{OWN}: 5 per listed id, 3 more per id of the tile's neurons",
+    scalars=3,
+    flops={"hits": 1},
     code_bytes=448,
     extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
 )
 
-BIAS_GRADIENT = Codelet(
-    name="BiasGradient",
-    fields=fields_of("update db[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]"),
+BIAS_GRADIENT = on_loops(
+    "BiasGradient",
+    "update db[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]",
+    numerics.bias_gradient,
+    # samples: load a pair, add, branch; pairs: load the sums, add, store, next address, branch
+    {"samples pairs": (3, 1), "pairs": (5, 1)},
+    f"{OWN}: 3 per sample and neuron pair, 5 per pair",
+    scalars=3,
     columns=REPLICA,
-    compute=numerics.bias_gradient,
     joinable=True,
-    cost=cpp_cost(
-        # samples: load a pair, add, branch; pairs: load the sums, add, store, next address, branch
-        {"samples pairs": (3, 1), "pairs": (5, 1)},
-        f"{OWN}: 3 per sample and neuron pair, 5 per pair",
-        unpacked=(3, 2),
-    ),
-    flops=terms_of({"samples neurons": 1}),
+    flops={"samples neurons": 1},
     code_bytes=320,
     extents={"samples": Length("q", 0), **vectors_of("q", 1)},
 )

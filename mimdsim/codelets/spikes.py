@@ -13,6 +13,7 @@ from mimdsim.codelets.vertex_costs import (
     SUBWORD_STORE_SOURCE,
     by_item_bytes,
     cpp_cost,
+    on_loops,
     overhead_bundles,
     vectors_each,
 )
@@ -119,86 +120,72 @@ COMBINE_WORKERS = Codelet(
     extents={"workers": Length("worker_ids", 0), "hits": ROW_HITS},
 )
 
-COMBINE_TILES = Codelet(
-    name="CombineTiles",
-    fields=fields_of(
-        "read tile_ids[first:last, :]; read tile_counts[first:last]; write ids[sample, :]; write counts[sample, :]"
-    ),
+COMBINE_TILES = on_loops(
+    "CombineTiles",
+    "read tile_ids[first:last, :]; read tile_counts[first:last]; write ids[sample, :]; write counts[sample, :]",
+    numerics.combine_tiles,
+    {"listed": 3.5, "lists": 6},
+    f"{SOURCE}; 3-4 per id, about 6 per tile list",
+    scalars=2,
     columns=("sample", "first", "middle", "last"),
-    compute=numerics.combine_tiles,
-    cost=cpp_cost({"listed": 3.5, "lists": 6}, f"{SOURCE}; 3-4 per id, about 6 per tile list", unpacked=(2, 4)),
     code_bytes=384,
     extents={"lists": Length("tile_ids", 0), "listed": Lists(Listed)},
 )
 
 ROW_VECTOR = 8  # neurons of a dense row that one 64-bit store clears
 
-SPIKES_TO_DENSE = Codelet(
-    name="SpikesToDense",
-    fields=fields_of("write row[sample, :]; read ids[sample, :]; read counts[sample, :]"),
-    compute=numerics.spikes_to_dense,
-    cost=cpp_cost(
-        # vectors: store, next address, branch; spikes: load id, count, branch, then a byte into its word
-        {"vectors": 3, "spikes": 4 + SUBWORD_STORE_BUNDLES},
-        f"instruction count of our own: 3 per 64 bits cleared, 4 per spike and {SUBWORD_STORE_SOURCE}",
-        unpacked=(1, 3),
-    ),
+SPIKES_TO_DENSE = on_loops(
+    "SpikesToDense",
+    "write row[sample, :]; read ids[sample, :]; read counts[sample, :]",
+    numerics.spikes_to_dense,
+    # vectors: store, next address, branch; spikes: load id, count, branch, then a byte into its word
+    {"vectors": 3, "spikes": 4 + SUBWORD_STORE_BUNDLES},
+    f"instruction count of our own: 3 per 64 bits cleared, 4 per spike and {SUBWORD_STORE_SOURCE}",
+    scalars=1,
     code_bytes=320,
     extents={"spikes": Lists(Spikes), "vectors": Length("row", 1, per=ROW_VECTOR)},
 )
 
-WEIGHT_GRADIENT = Codelet(
-    name="WeightGradient",
-    fields=fields_of(
-        "update dw[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]; "
-        "read ids[sample_start:sample_stop, :]; read counts[sample_start:sample_stop, :]"
-    ),
+WEIGHT_GRADIENT = on_loops(
+    "WeightGradient",
+    "update dw[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]; "
+    "read ids[sample_start:sample_stop, :]; read counts[sample_start:sample_stop, :]",
+    numerics.weight_gradient,
+    # spikes: load id, load, add, store, and the loop reloads
+    {"spikes pairs": (7, 1), "samples": 8},
+    f"{SOURCE}; about 7 per spike and neuron pair where aliasing cannot be excluded",
+    scalars=3,
     columns=("replica", "sample_start", "sample_stop", "start", "stop"),
-    compute=numerics.weight_gradient,
     joinable=True,
-    cost=cpp_cost(
-        # spikes: load id, load, add, store, and the loop reloads
-        {"spikes pairs": (7, 1), "samples": 8},
-        f"{SOURCE}; about 7 per spike and neuron pair where aliasing cannot be excluded",
-        unpacked=(3, 4),
-    ),
-    flops=terms_of({"spikes neurons": 1}),
+    flops={"spikes neurons": 1},
     code_bytes=512,
     extents={"spikes": Lists(SpikesOver), "samples": Length("q", 0), **vectors_of("q", 1)},
 )
 
-INPUT_GRADIENT = Codelet(
-    name="InputGradient",
-    fields=fields_of(
-        "write partial[part, sample, :]; read w[:, start:stop]; read q[sample, start:stop]; read ids[sample, :]; "
-        "read counts[sample, :]"
-    ),
-    compute=numerics.input_gradient,
-    cost=cpp_cost(
-        # load id, load, multiply, add, store
-        {"listed pairs": (7, 2)},
-        f"{SOURCE}; about 7 per listed id and neuron pair where aliasing cannot be excluded",
-        unpacked=(2, 5),
-    ),
-    flops=terms_of({"listed neurons": 2}),
+INPUT_GRADIENT = on_loops(
+    "InputGradient",
+    "write partial[part, sample, :]; read w[:, start:stop]; read q[sample, start:stop]; read ids[sample, :]; "
+    "read counts[sample, :]",
+    numerics.input_gradient,
+    # load id, load, multiply, add, store
+    {"listed pairs": (7, 2)},
+    f"{SOURCE}; about 7 per listed id and neuron pair where aliasing cannot be excluded",
+    scalars=2,
+    flops={"listed neurons": 2},
     code_bytes=512,
     extents={"listed": Lists(Listed), **vectors_of("q", 1)},
 )
 
-REDUCE_PARTS = Codelet(
-    name="ReduceParts",
-    fields=fields_of(
-        "read partial[part_start:part_stop, sample, slot]; read counts[sample, :]; write stage[group, sample, slot]"
-    ),
+REDUCE_PARTS = on_loops(
+    "ReduceParts",
+    "read partial[part_start:part_stop, sample, slot]; read counts[sample, :]; write stage[group, sample, slot]",
+    numerics.reduce_parts,
+    # a pair of parts: load, add
+    {"listed parts": (1, 0.5)},
+    f"{SOURCE}; load and add per pair of parts, vectorised by the compiler; nothing when not listed",
+    scalars=2,
     columns=("part_start", "part_stop", "group", "sample", "slot"),
-    compute=numerics.reduce_parts,
-    cost=cpp_cost(
-        # a pair of parts: load, add
-        {"listed parts": (1, 0.5)},
-        f"{SOURCE}; load and add per pair of parts, vectorised by the compiler; nothing when not listed",
-        unpacked=(2, 3),
-    ),
-    flops=terms_of({"listed parts": 1}),
+    flops={"listed parts": 1},
     code_bytes=256,
     extents={"listed": Lists(Within), "parts": Length("partial", 0)},
 )

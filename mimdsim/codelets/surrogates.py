@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mimdsim.codelets.neurons import STATE_GRADIENT, STATE_GRADIENT_ROW
 from mimdsim.codelets.vertex_costs import SURROGATE_BUNDLES, SURROGATE_SOURCE
 from mimdsim.numerics.equations import KINDS
-from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Term, WorkerBundles
 
 DIVIDE, EXPONENTIAL = 3, 3  # cycles of one float: division; f32exp, 6 for two in the PopLibs operation tables
@@ -67,7 +65,7 @@ def at_an_id(surrogate: str) -> tuple[int, str]:
     return REST_BUNDLES + cost.bundles, source
 
 
-def _with_surrogate(codelet: Codelet, surrogate: str, compute: Callable[..., None]) -> Codelet:
+def _with_surrogate(codelet: Codelet, surrogate: str) -> Codelet:
     """A codelet whose last loop evaluates the published surrogate, with another one; SuperSpike is that one."""
     if surrogate == "superspike":
         return codelet
@@ -79,7 +77,6 @@ def _with_surrogate(codelet: Codelet, surrogate: str, compute: Callable[..., Non
         codelet,
         name=f"{codelet.name}({surrogate})",
         constants=(*codelet.constants, "surrogate"),
-        compute=compute,
         cost=replace(codelet.cost, terms=terms, source=f"{lead}{source}"),
         flops=(Term(bundles=COSTS[surrogate].flops, extents=codelet.flops[0].extents),),
     )
@@ -88,10 +85,10 @@ def _with_surrogate(codelet: Codelet, surrogate: str, compute: Callable[..., Non
 @lru_cache(maxsize=16)
 def state_gradient(surrogate: str) -> Codelet:
     """The surrogate at listed ids, on the tiles of the neurons."""
-    return _with_surrogate(STATE_GRADIENT, surrogate, numerics.state_gradient_by)
+    return _with_surrogate(STATE_GRADIENT, surrogate)
 
 
 @lru_cache(maxsize=16)
 def state_gradient_row(surrogate: str) -> Codelet:
     """The surrogate at listed ids, on whole rows of a sample."""
-    return _with_surrogate(STATE_GRADIENT_ROW, surrogate, numerics.state_gradient_rows_by)
+    return _with_surrogate(STATE_GRADIENT_ROW, surrogate)

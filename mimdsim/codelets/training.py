@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from mimdsim.codelets.vertex_costs import Formula, by_vectors, cpp_cost, on_elements
+from mimdsim.codelets.vertex_costs import Formula, by_vectors, on_elements, on_loops
 from mimdsim.numerics import training as numerics
 from mimdsim.numerics.optimisers import FORMS, Form
 from mimdsim.numerics.optimisers.adam import adam
 from mimdsim.numerics.optimisers.sgd import sgd
-from mimdsim.program import Codelet, Length, fields_of, terms_of
+from mimdsim.program import Codelet, Length
 
 UPDATE = "update w[:, start:stop]; read gradient[:, start:stop]"
 PROGRESS = "read progress[:]"  # the number of the training step
@@ -117,29 +117,29 @@ SCALE_ALL = on_elements(
     code_bytes=256,
 )
 
-ADD_PARTS = Codelet(
-    name="AddParts",
-    fields=fields_of("read partial[:]; write totals[which]"),
-    compute=numerics.add_parts,
-    cost=cpp_cost({"parts": (2, 1)}, "a load and an add per part, on one context", unpacked=(0, 2)),
-    flops=terms_of({"parts": 1}),
+ADD_PARTS = on_loops(
+    "AddParts",
+    "read partial[:]; write totals[which]",
+    numerics.add_parts,
+    {"parts": (2, 1)},
+    "a load and an add per part, on one context",
+    scalars=0,
+    flops={"parts": 1},
     code_bytes=128,
     extents={"parts": Length("partial", 0)},
 )
 
-CLIP_FACTOR = Codelet(
-    name="ClipFactor",
-    fields=fields_of("read totals[:]; write factor[place]"),
+CLIP_FACTOR = on_loops(
+    "ClipFactor",
+    "read totals[:]; write factor[place]",
+    numerics.clip_factor,
+    # more: square root, division; add, minimum, store
+    {"weights": (2, 1)},
+    "a load and an add per weight, square root 5 and division 3 (PopLibs operation tables)",
+    scalars=2,
+    more=5 + 3 + 3,
     constants=("largest_norm", "floor"),
-    compute=numerics.clip_factor,
-    cost=cpp_cost(
-        # more: square root, division; add, minimum, store
-        {"weights": (2, 1)},
-        "a load and an add per weight, square root 5 and division 3 (PopLibs operation tables)",
-        unpacked=(2, 2),
-        more=5 + 3 + 3,
-    ),
-    flops=terms_of({"weights": 1}),
+    flops={"weights": 1},
     code_bytes=192,
     extents={"weights": Length("totals", 0)},
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.program import Codelet, Size, TileFormula, WorkerBundles, fields_of, terms_of
+from mimdsim.program import Codelet, Field, Size, TileFormula, WorkerBundles, fields_of, terms_of
 from mimdsim.program.loop_extents import Extent
 
 LAUNCH_BUNDLES = 12  # launch and return of a vertex
@@ -56,6 +56,26 @@ def cpp_cost(
     loops, and these, as in `terms_of`."""
     fixed = overhead_bundles(*unpacked) + more
     return WorkerBundles(fixed=fixed, terms=terms_of(loops), kind=kind, source=source)
+
+
+def on_loops(
+    name: str,
+    fields: str | tuple[Field, ...],
+    compute: Any,
+    loops: Mapping[str, float | tuple[float, float]],
+    source: str,
+    *,
+    scalars: int,
+    flops: Mapping[str, float] | None = None,
+    more: float = 0.0,
+    kind: str = "derived",
+    **about: Any,
+) -> Codelet:
+    """A C++ vertex that costs by its loops, with so many scalar fields beside `fields`, or their signature; about: of
+    the codelet. Costs as in `cpp_cost`, flops by the same loops."""
+    held = fields_of(fields) if isinstance(fields, str) else fields
+    cost = cpp_cost(loops, source, unpacked=(scalars, len(held)), more=more, kind=kind)
+    return Codelet(name=name, fields=held, compute=compute, cost=cost, flops=terms_of(flops or {}), **about)
 
 
 def add_bundles(

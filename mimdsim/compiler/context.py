@@ -1,397 +1,62 @@
-"""What the lowering rules write into: variables, storage of graph values, supersteps of the current block."""
+"""What the lowering rules write into: storage of graph values, supersteps of the current block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import wraps
-from itertools import pairwise
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
-from mimdsim.codelets.elementwise import on_rows
 from mimdsim.codelets.formats import in_format
-from mimdsim.compiler.place.collectives import Trees, best_trees, direct
-from mimdsim.compiler.place.layer_partition import LayerPlacement, Placement
-from mimdsim.graph import Graph, Layer, Operation, SpikingNetwork, Value
-from mimdsim.graph.names import INPUT, listed
-from mimdsim.machine import MimdMachine
-from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
-from mimdsim.program.loop_extents import Recorded
-from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band, repeat_each
-from mimdsim.program.vertex_boxes import boxes_of_runs
-from mimdsim.workload.description.mapping import MappingOptions
+from mimdsim.compiler.layout import MOMENTS, Layout, in_bands
+from mimdsim.graph import Graph, Operation, Scan, Value
+from mimdsim.graph.names import listed
+from mimdsim.program import Codelet, Copy, Program, Superstep, TileMapping
+from mimdsim.program.loop_extents import Lists, Recorded
 
-LINEAR_BYTES = 128  # the library maps linearly in runs of at least 128 bytes a tile (poputil)
-MOMENTS = "optimiser"  # the category of what an optimiser keeps
-WORD_BYTES = 4  # tiles store and exchange whole words
-
-
-LISTS = ("ids", "counts", "gradients")
-Chips = tuple[int, ...]  # of every sample, the chip of its lists
-Family = tuple[str, str]  # one of LISTS, and the layer whose spikes they are of
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-
-def made_once(
-    make: Callable[Concatenate[Lowering, Given], Result],
-) -> Callable[Concatenate[Lowering, Given], Result]:
-    """A result that is worked out once in every lowering: many variables lie alike."""
-
-    @wraps(make)
-    def known(low: Lowering, *given: Given.args, **named: Given.kwargs) -> Result:
-        key = make.__name__, *given, *sorted(named.items())
-        if key not in low.known:
-            low.known[key] = make(low, *given, **named)
-        result: Result = low.known[key]
-        return result
-
-    return known  # type: ignore[return-value]  # wraps() forgets that the first parameter is positional
-
-
-def in_bands(axis: int, bands: Iterable[tuple[int, int, TileMapping]]) -> TileMapping:
-    """The mapping of (start, stop, mapping) of ranges along an axis; empty ones are left out."""
-    some = (Band(axis=axis, start=start, stop=stop, mapping=each) for start, stop, each in bands if start < stop)
-    return TileMapping.banded(tuple(some))
+Rules = dict[tuple[str, ...], Callable[..., None]]  # kinds of fused operations -> function(lowering, *operations)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Lowering(ProgramBuilder):
+class Lowering(Layout):
     """The builder of a network's program. `storage` tells in which variables a graph value lies: one for an array, two
     (ids, counts) for sparse spikes."""
 
-    network: SpikingNetwork
-    placement: Placement
-    options: MappingOptions
-    machine: MimdMachine
+    rules: Rules
+    lower_body: Callable[[Lowering, Scan], None]  # the operations of a scan
     storage: dict[str, tuple[str, ...]] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)  # weights that copies of a layer use -> those that are trained
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
+    operations: tuple[Operation, ...] = ()  # being lowered
     stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
     scan_body: Graph | None = None  # being lowered
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
-    lists: dict[str, tuple[Chips, int, Family | None]] = field(default_factory=dict)  # how each is spread
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
-    alone: set[str] = field(default_factory=set)  # single numbers that a layer shares, on one tile
-    known: dict[Hashable, Any] = field(default_factory=dict)  # by `made_once`
 
-    def layer(self, name: str) -> Layer:
-        return next(layer for layer in self.network.layers if layer.name == name)
-
-    def placed(self, name: str) -> LayerPlacement:
-        return next(layer for layer in self.placement.layers if layer.name == name)
-
-    def origin(self, spikes: str) -> tuple[str, int]:
+    def origin(self, spikes: str) -> Recorded:
         """The layer (or 'input') whose spikes a body value holds, and at which timestep from this one."""
         value = self.values[spikes]
-        return value.layer, value.shift
+        return Recorded(layer=value.layer, shift=value.shift)
 
-    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Tiles and (row_start, row_stop, start, stop) of one vertex per tile of a layer and worker context, each with
-        a share of the samples."""
-        placed = self.placed(layer)
-        shares = np.minimum(self.placement.worker_contexts, np.diff(placed.batch_edges))
-        tiles = placed.homes[np.repeat(np.arange(placed.copies), shares)].ravel()
-        return tiles, placed.rows(placed.cut_batch(shares))
-
-    @property
-    def per_sample(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The tile of every sample, and its column."""
-        return self.placement.sample_tiles, {"sample": np.arange(self.network.batch)}
-
-    def by_sample_and_tile(self, layer: str, *, parts: bool = False) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Tiles and (sample, start, stop) of one vertex per sample and tile of a layer, samples outermost so that
-        neighbours touch neighbouring weights. parts: number a sample's tiles too."""
-        placed, batch = self.placed(layer), self.network.batch
-        columns = {
-            "sample": np.repeat(np.arange(batch), len(placed.starts)),
-            "start": np.tile(placed.starts, batch),
-            "stop": np.tile(placed.stops, batch),
-        }
-        if parts:
-            columns["part"] = np.tile(np.arange(len(placed.starts)), batch)
-        return placed.homes[placed.copy_of].ravel(), columns
-
-    def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
-        """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
-        return self.with_neurons(name, (self.network.batch, self.layer(layer).neurons), layer, category, dtype)
-
-    # ---- variables
-
-    def with_neurons(self, name: str, shape: tuple[int, ...], layer: str, category: str, dtype: str = "float32") -> str:
-        """Declare a variable of [..., batch, neurons] that lies where the layer's neurons do."""
-        return self.variable(name, shape, dtype, self.on_neurons(layer, len(shape) - 1), category)
-
-    def variable(
+    def constant(
         self,
         name: str,
-        shape: tuple[int, ...],
-        dtype: str,
-        mapping: TileMapping,
-        category: str,
-        *,
-        persistent: bool = False,
-        stored_bytes: int = 0,
-        values: np.ndarray | None = None,
-    ) -> str:
-        """Declare a variable once, loaded with `values` where given; returns its name.
-
-        It is stored in `stored_bytes` where these are given, else float32 as the options say and others as they are.
-        """
-        if name not in self.variables:
-            stored = stored_bytes or self.value_bytes(dtype)
-            self.variables[name] = Variable(
-                name=name,
-                shape=shape,
-                dtype=dtype,
-                mapping=mapping,
-                category=category,
-                persistent=persistent,
-                stored_bytes=0 if stored == np.dtype(dtype).itemsize else stored,
-                values=values,
-            )
-        return name
-
-    def value_bytes(self, dtype: str) -> int:
-        """Bytes of one element of `dtype` in tile memory."""
-        return self.options.value_bytes if dtype == "float32" else int(np.dtype(dtype).itemsize)
-
-    @made_once
-    def by_neuron(self, layer: str, axis: int) -> TileMapping:
-        """Split along `axis` as the layer's neurons are, once for every copy of its weights."""
-        placed, neurons = self.placed(layer), self.layer(layer).neurons
-        return in_bands(axis, ((0, neurons, self.on_tiles(placed, tiles, axis)) for tiles in placed.homes))
-
-    @made_once
-    def on_neurons(self, layer: str, axis: int) -> TileMapping:
-        """Of [..., batch, neurons], neurons along `axis`: where the layer's neurons of each sample are."""
-        placed = self.placed(layer)
-        return self.in_parts(placed, placed.batch_edges, placed.homes, axis)
-
-    @made_once
-    def weights_of_copy(self, layer: str, copy: int, rows: int, axis: int) -> TileMapping:
-        """Of [..., rows, neurons], neurons along `axis`: where one copy of a layer has weights of this shape."""
-        placed = self.placed(layer)
-        return self.in_parts(placed, placed.cut_rows(rows), placed.grid[copy], axis)
-
-    def in_parts(self, placed: LayerPlacement, edges: np.ndarray, tiles: np.ndarray, axis: int) -> TileMapping:
-        """Of [..., rows, neurons], neurons along `axis`: rows edges[k] to edges[k + 1] with the neurons on tiles[k]."""
-        parts = zip(pairwise(edges.tolist()), tiles, strict=True)
-        return in_bands(axis - 1, ((begin, end, self.on_tiles(placed, row, axis)) for (begin, end), row in parts))
-
-    def over_weights(self, layer: str, rows: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Tiles and (copy, row_start, row_stop, start, stop) of every tile that has weights of so many rows."""
-        placed, edges = self.placed(layer), self.placed(layer).cut_rows(rows)
-        copy, part, run = (column.ravel() for column in np.indices(placed.grid.shape))
-        some = edges[part] < edges[part + 1]
-        copy, part, run = copy[some], part[some], run[some]
-        columns = {
-            "copy": copy,
-            "row_start": edges[part],
-            "row_stop": edges[part + 1],
-            "start": placed.starts[run],
-            "stop": placed.stops[run],
-        }
-        return placed.grid[copy, part, run], columns
-
-    def on_tiles(self, placed: LayerPlacement, tiles: np.ndarray, axis: int) -> TileMapping:
-        """The neurons of a layer along an axis, on a row of its grid."""
-        key = placed.name, int(tiles[0]), axis
-        if key not in self.known:
-            self.known[key] = TileMapping.split(axis, tiles, placed.starts, placed.stops)
-        mapping: TileMapping = self.known[key]
-        return mapping
-
-    def shares(self, layer: str, rows: int) -> Iterator[tuple[int, int, int, np.ndarray]]:
-        """(copy, first row, one past the last, tiles) of what each copy of a layer keeps of weights of so many rows."""
-        placed = self.placed(layer)
-        for part, (first, last) in enumerate(pairwise(placed.cut_rows(rows).tolist())):
-            edges = first + np.arange(placed.copies + 1) * (last - first) // placed.copies
-            for copy, (begin, end) in enumerate(pairwise(edges.tolist())):
-                if begin < end:
-                    yield copy, begin, end, placed.grid[copy, part]
-
-    def sums_on_chips(self, layer: str, rows: int) -> Iterator[tuple[int, int, int, int, np.ndarray]]:
-        """(chip whose share it is, chip, first row, one past the last, tiles) of where the copies on each chip add up
-        weight gradients of so many rows: each takes as many rows, whosever share they are."""
-        placed = self.placed(layer)
-        chips = placed.chips_of_copies
-        each = placed.copies // chips
-        share, place = np.arange(placed.copies) // each, np.arange(placed.copies) // chips
-        last_of_both = np.append(np.flatnonzero(np.diff(share) | np.diff(place)), placed.copies - 1)
-        for part, (first, last) in enumerate(pairwise(placed.cut_rows(rows).tolist())):
-            edges = first + np.append(0, last_of_both + 1) * (last - first) // placed.copies
-            for at, (begin, end) in zip(last_of_both.tolist(), pairwise(edges.tolist()), strict=True):
-                if begin < end:
-                    for chip in range(chips):
-                        yield int(share[at]), chip, begin, end, placed.grid[chip * each + place[at], part]
-
-    def chips_of_shares(self, layer: str) -> np.ndarray:
-        """int64[shares, chips of each]: the chips that share the weights of a layer, with as many copies each; of one
-        share, all."""
-        placed = self.placed(layer)
-        chips = np.unique(placed.tiles // self.placement.tiles_per_chip)
-        shares = placed.chips_of_copies
-        return chips.reshape(shares, -1) if len(chips) % shares == 0 else chips[None]
-
-    @made_once
-    def trees(self, layer: str, rows: int) -> Trees:
-        """Along which weights of so many rows go from chip to chip, and their gradients back."""
-        groups, shares = self.chips_of_shares(layer), self.placed(layer).chips_of_copies
-        nbytes = rows * self.layer(layer).neurons * self.value_bytes("float32")
-        alike = len(groups) == shares  # else the chips do not have as many parts each
-        return best_trees(groups, nbytes, self.machine) if alike else direct(shares)
-
-    @made_once
-    def shared(self, layer: str, rows: int) -> TileMapping:
-        """Of [rows, neurons], one number for all copies: each copy holds a share of the rows of its neurons."""
-        placed, shares = self.placed(layer), self.shares(layer, rows)
-        return in_bands(0, ((begin, end, self.on_tiles(placed, tiles, 1)) for _, begin, end, tiles in shares))
-
-    @made_once
-    def by_sample(self, axis: int) -> TileMapping:
-        """One sample after another over the sample tiles."""
-        index = np.arange(self.network.batch)
-        return TileMapping.split(axis, self.placement.sample_tiles, index, index + 1)
-
-    def chips_of(self, layer: str) -> Chips:
-        """The chips of a layer's lists; those of the input are where the first layer's are."""
-        return self.placement.layers[0].chips if layer == INPUT else self.placed(layer).chips
-
-    def counter_column(self, tiles: np.ndarray) -> dict[str, np.ndarray]:
-        """The column of vertices that read their tile's counters."""
-        return {"tile": tiles}
-
-    @made_once
-    def slots(
-        self, width: int, chips: Chips, item_bytes: int, least_bytes: int, family: Family | None
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Tiles and (sample, slot_start, slot_stop) of runs of a [batch, width] variable, spread over the tiles of each
-        sample's chip; by the rule 'lists_apart' over those of its family.
-
-        A run stays within a sample, is of whole words and has at least `least_bytes` where the sample has them.
-        """
-        word, found = max(1, WORD_BYTES // item_bytes), []
-        for chip in sorted(set(chips)):
-            samples, usable = np.flatnonzero(np.array(chips) == chip), self._tiles_of(family, chip)
-            if self._apart(family):  # no tile has two runs where each could have one: more tiles never take longer
-                run = -(-width // (max(1, len(usable) // len(samples)) * word)) * word
-            else:
-                run = -(-len(samples) * width // (len(usable) * word)) * word
-            run = min(width, max(1, least_bytes // item_bytes, run))
-            runs = -(-width // run)
-            sample, start = np.repeat(samples, runs), np.tile(np.arange(runs) * run, len(samples))
-            # far more runs than tiles share tiles in turn
-            tiles = usable[(np.arange(len(sample)) * len(usable)) // len(sample)]
-            found.append((tiles, sample, start, np.minimum(start + run, width)))
-        tiles, sample, start, stop = (np.concatenate(column) for column in zip(*found, strict=True))
-        order = np.argsort(sample, kind="stable")
-        return tiles[order], {"sample": sample[order], "slot_start": start[order], "slot_stop": stop[order]}
-
-    def slots_of(self, variable: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """`slots` of a variable that `spread` declared."""
-        held, (chips, least_bytes, family) = self.variables[variable], self.lists[variable]
-        return self.slots(held.shape[-1], chips, held.item_bytes, least_bytes, family)
-
-    def _apart(self, family: Family | None) -> bool:
-        """Whether lists of this family have tiles of their own."""
-        return family is not None and "lists_apart" in self.options.rules
-
-    def _tiles_of(self, family: Family | None, chip: int) -> np.ndarray:
-        """Tiles of a chip for a family of lists: every n-th, where each of n families has tiles of its own."""
-        usable = self.placement.usable_on(chip)
-        if not self._apart(family) or family is None:
-            return usable
-        layers = [INPUT, *(layer.name for layer in self.network.layers)]
-        place, count = LISTS.index(family[0]) * len(layers) + layers.index(family[1]), len(LISTS) * len(layers)
-        return usable[place::count] if len(usable) >= count else usable
-
-    def rows_of(self, variable: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Tiles and (sample, slot_start, slot_stop) of a declared variable of [batch, width] as it lies: whole samples
-        or runs within samples."""
-        held = self.variables[variable]
-        if held.mapping.axis == FLAT:
-            tiles, boxes = boxes_of_runs(held.mapping, held.shape)
-            return tiles, {"sample": boxes[:, 0, 0], "slot_start": boxes[:, 1, 0], "slot_stop": boxes[:, 1, 1]}
-        run, number = repeat_each(held.mapping.stops - held.mapping.starts)
-        sample, none = held.mapping.starts[run] + number, np.zeros_like(run)
-        return held.mapping.tiles[run], {"sample": sample, "slot_start": none, "slot_stop": none + held.shape[1]}
-
-    def spread(
-        self,
-        name: str,
-        width: int,
-        dtype: str,
-        category: str,
-        chips: Chips,
-        *,
-        timesteps: int = 0,
-        least_bytes: int = WORD_BYTES,
-        family: Family | None = None,
-    ) -> str:
-        """A [batch, width] variable, or a sequence of it, in runs over the tiles of chips as `slots` says."""
-        self.lists[name] = chips, least_bytes, family
-        mapping = self._in_runs(
-            PER_TIMESTEP if timesteps else FLAT, width, chips, self.value_bytes(dtype), least_bytes, family
-        )
-        shape = (timesteps, self.network.batch, width) if timesteps else (self.network.batch, width)
-        return self.variable(name, shape, dtype, mapping, category)
-
-    @made_once
-    def _in_runs(
-        self, axis: int, width: int, chips: Chips, item_bytes: int, least_bytes: int, family: Family | None
-    ) -> TileMapping:
-        """Of [batch, width], in the runs of `slots`."""
-        tiles, columns = self.slots(width, chips, item_bytes, least_bytes, family)
-        offset = columns["sample"] * width
-        return TileMapping.split(axis, tiles, offset + columns["slot_start"], offset + columns["slot_stop"])
-
-    def spikes(
-        self, name: str, capacity: int, chips: Chips, layer: str, *, timesteps: int = 0, least_bytes: int = WORD_BYTES
-    ) -> tuple[str, str]:
-        """Ids and counts of a layer's sparse spikes, spread; a whole sequence when `timesteps` is given."""
-        ids, counts = (
-            self.spread(
-                f"{what}.{name}",
-                width,
-                self.options.id_dtype,
-                "spike ids",
-                chips,
-                timesteps=timesteps,
-                least_bytes=least_bytes,
-                family=(what, layer),
-            )
-            for what, width in (("ids", capacity), ("counts", 2))
-        )
-        return ids, counts
-
-    def constant(self, name: str, layer: str, value: float) -> str:
-        """A float per neuron of `layer`, set once, in runs over its first chip as the library maps constants."""
-        width = self.layer(layer).neurons
-        usable = self.placement.usable_on(self.chips_of(layer)[0])
-        run = max(LINEAR_BYTES // self.value_bytes("float32"), -(-width // len(usable)))
-        starts = np.arange(0, width, run)
-        stops = np.minimum(starts + run, width)
-        tiles = usable[: len(starts)].copy()  # those of all tiles are freed
-        mapping = TileMapping.split(0, tiles, starts, stops)
-        held = self.variable(f"{name}.{layer}", (width,), "float32", mapping, "neuron states")
-        self.compute(
-            "set constants",
-            "zeros",
-            FILL_VECTOR,
-            tiles,
-            {"start": starts, "stop": stops},
-            {"target": held},
-            layer=layer,
-            constants={"value": value},
-        )
-        return held
+        layer: str,
+        value: float | np.float32,
+        stage: str,
+        tiles: np.ndarray,
+        columns: dict[str, np.ndarray],
+    ) -> None:
+        """A float per neuron of `layer`, set once."""
+        mapping, shape = TileMapping.split(0, tiles, columns["start"], columns["stop"]), (self.layer(layer).neurons,)
+        operands = {"target": self.variable(f"{name}.{layer}", shape, "float32", mapping, "neuron states")}
+        constants = {"value": value}
+        self.compute(stage, "zeros", FILL_VECTOR, tiles, columns, operands, layer=layer, constants=constants)
 
     def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
         """Declare numbers that training keeps from step to step: weights, or what an optimiser keeps of them.
@@ -401,8 +66,8 @@ class Lowering(ProgramBuilder):
         """
         self.inputs[name] = self.numbers(name, shape, category, layer, persistent=True)
         self.storage[name] = (name,)
-        if category != MOMENTS and self.placed(layer).copies > 1 and name not in self.alone:
-            copies = range(self.placed(layer).copies)
+        if category != MOMENTS and self.copies_of(layer) > 1 and name not in self.alone:
+            copies = range(self.copies_of(layer))
             everywhere = in_bands(1, ((0, shape[1], self.weights_of_copy(layer, copy, shape[0], 1)) for copy in copies))
             used = self.variable(f"{name}.copies", shape, "float32", everywhere, category)
             self.kept[used] = name
@@ -410,64 +75,6 @@ class Lowering(ProgramBuilder):
             trees, groups = self.trees(layer, shape[0]), self.chips_of_shares(layer)
             relay = trees.relay(groups, self.placement.chips) if trees.steps > 1 else None
             self.copies("share weights", "copy", Copy(source=name, target=used, relay=relay), layer=layer)
-
-    def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, *, persistent: bool = False) -> str:
-        """Declare a variable that lies as a parameter of this shape does: on one tile where it is one number of the
-        layer."""
-        shared = shape == (1, 1)
-        tile = self.placed(layer).homes.ravel()[:1]
-        mapping = (
-            TileMapping.split(1, tile, np.zeros(1, int), np.ones(1, int)) if shared else self.shared(layer, shape[0])
-        )
-        self.alone |= {name} if shared else set()
-        stored = self.options.moment_bytes if category == MOMENTS else 0
-        return self.variable(name, shape, "float32", mapping, category, persistent=persistent, stored_bytes=stored)
-
-    def over_row(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Tiles and columns of what is mapped `by_neuron`, of one copy of the layer."""
-        placed = self.placed(layer)
-        return placed.homes[0], {"start": placed.starts, "stop": placed.stops}
-
-    def copies_of(self, layer: str) -> int:
-        """How many copies of a layer share its samples."""
-        return self.placed(layer).copies
-
-    def home_of(self, number: str) -> np.ndarray:
-        """The tile of one number that a layer shares."""
-        tiles: np.ndarray = self.variables[number].mapping.tiles
-        return tiles
-
-    def tiles_of(self, layer: str) -> np.ndarray:
-        """The tiles that hold neurons of a layer."""
-        return self.placed(layer).tiles
-
-    def over_matrix(
-        self, codelet: Codelet, matrix: str, layer: str
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
-        """The codelet, its tiles and columns for work on all of a [rows, neurons] matrix where it lies.
-
-        `codelet` works on whole columns of the matrix (":", "start:stop"), one vertex per tile of the layer.
-        """
-        if matrix in self.alone:
-            return codelet, self.home_of(matrix), {"start": np.zeros(1, int), "stop": np.ones(1, int)}
-        shares, placed = list(self.shares(layer, self.variables[matrix].shape[0])), self.placed(layer)
-        if len(shares) == 1:
-            return codelet, shares[0][3], {"start": placed.starts, "stop": placed.stops}
-        edges = np.array([0, *(end for _, _, end, _ in shares)])
-        return on_rows(codelet), np.concatenate([tiles for *_, tiles in shares]), placed.rows(edges)
-
-    def over_neurons(
-        self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
-        """The codelet, its tiles and columns for work on all of a [batch, neurons] plane where it lies.
-
-        `codelet` works on whole columns of the plane (":", "start:stop"), one vertex per tile of the states. whole: its
-        fields that have no samples.
-        """
-        placed = self.placed(layer)
-        if placed.copies == 1:
-            return codelet, placed.homes.ravel(), {"start": placed.starts, "stop": placed.stops}
-        return on_rows(codelet, whole), placed.homes.ravel(), placed.rows(placed.batch_edges)
 
     def accumulate(self, gradient: Operation, add: Operation) -> str:
         """The variable that `add` adds a gradient to, which its sum is left in."""
@@ -490,7 +97,7 @@ class Lowering(ProgramBuilder):
         self.open_superstep = self._superstep(stage, op, layer, **how)
         yield
         shared, self.open_superstep = self.open_superstep, None
-        self.add(shared)
+        self.add(replace(shared, defines=tuple(dict.fromkeys(shared.defines))))
 
     def compute(
         self,
@@ -503,13 +110,20 @@ class Lowering(ProgramBuilder):
         *,
         layer: str | None = None,
         named: bool = True,
-        extents: Mapping[str, np.ndarray | Recorded] | None = None,
-        constants: dict[str, Any] | None = None,
-        defines: tuple[tuple[str, str], ...] = (),
+        follows: Recorded | None = None,
+        constants: Mapping[str, Any] | None = None,
+        defines: tuple[tuple[str, str], ...] | None = None,
         mergeable: bool = True,
     ) -> None:
-        """Add vertices for an operation and by default its layer, in the number formats of the options. named: after
-        the layer."""
+        """Add vertices for an operation and by default its layer, in the number formats of the options.
+
+        Of operands and constants they get those that the codelet has. named: after the layer. follows: whose spikes say
+        how often loops run, and when. defines: (variable, graph value) of what is complete then, by default all
+        results that lie in variables that the vertices write.
+        """
+        operands = {item.name: operands[item.name] for item in codelet.fields}
+        if defines is None:
+            defines = () if isinstance(op, str) else self._results(codelet, operands)
         kind, owner = (op, "") if isinstance(op, str) else (op.kind, op.layer)
         owner = owner if layer is None else layer
         self.add_vertices(
@@ -519,8 +133,19 @@ class Lowering(ProgramBuilder):
             operands,
             columns,
             layer=owner,
-            extents=extents,
-            constants=constants,
+            extents=_recorded_extents(codelet, follows) if follows is not None else {},
+            constants={name: (constants or {})[name] for name in codelet.constants},
+        )
+
+    def _results(self, codelet: Codelet, operands: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """Of the operations being lowered; sums in replicas, which have an axis more, are none yet."""
+        written = {operands[item.name] for item in codelet.fields if item.writes}
+        values = (self.values[name] for op in self.operations for name in op.outputs if name in self.storage)
+        return tuple(
+            pair
+            for value in values
+            for pair in defines_of(self.storage[value.name], value)
+            if pair[0] in written and len(self.variables[pair[0]].shape) == len(value.shape)
         )
 
     def _in_format(self, codelet: Codelet, operands: Mapping[str, str]) -> Codelet:
@@ -548,6 +173,16 @@ class Lowering(ProgramBuilder):
         names = tuple(layer.name for layer in self.network.layers)
         about = {"layer_of_tile": tuple(layer_of_tile), "layers": names, "recorded": dict(self.recorded)} | about
         return super().program(**about)
+
+
+def _recorded_extents(codelet: Codelet, follows: Recorded) -> dict[str, Recorded]:
+    """Those of a table that the codelet leaves to recorded spikes; of hits by row, `follows` says which."""
+    found: dict[str, Recorded] = {}
+    for name, each in codelet.extents.items():
+        if isinstance(each, Lists):
+            which = {"which": getattr(follows, "which", each.which[0])} if each.which else {}
+            found[name] = each.kind(layer=follows.layer, shift=follows.shift, **which)
+    return found
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import learned_constants as codelets
-from mimdsim.codelets import surrogates
-from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import entries_on
 from mimdsim.compiler.sparse.neurons import flag_threshold
 from mimdsim.compiler.sparse.spikes import replica_columns
-from mimdsim.compiler.time_slices import fill_neurons
 from mimdsim.graph import Operation
-from mimdsim.graph.learned_constants import Coefficients, ConstantGradient
+from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, SharedRow
 from mimdsim.graph.linear_neurons import RowGradient
-from mimdsim.program import Copy, Hits, Listed, TileMapping
-
-Operations = tuple[Operation, ...]
+from mimdsim.program import Copy, TileMapping
 
 
-def lower_coefficients(low: Lowering, ops: Operations) -> None:
+def lower_coefficients(low: Lowering, op: Operation) -> None:
     """coefficients: a row for each, where the numbers of single neurons lie."""
-    (op,) = ops
-    about: Coefficients = op.attributes
-    _check_uniform(about, op.layer)
+    about: Coefficients | SharedRow = op.attributes
+    if isinstance(about, Coefficients):
+        _check_uniform(about, op.layer)
     shape, (tiles, columns) = (len(op.outputs), about.neurons), low.over_row(op.layer)
     mapping, everywhere = TileMapping.split(1, tiles, columns["start"], columns["stop"]), low.by_neuron(op.layer, 1)
-    own = made = low.variable(f"coefficients.{op.layer}", shape, "float32", mapping, "neuron states")
+    own = made = low.variable(op.name, shape, "float32", mapping, "neuron states")
     given = {f"constant{index}": low.storage[name][0] for index, name in enumerate(op.inputs)}
     low.compute("coefficients", op, codelets.coefficients(about), tiles, columns, {"own": made, **given})
     if low.copies_of(op.layer) > 1:
@@ -57,9 +52,8 @@ def _check_uniform(about: Coefficients, layer: str) -> None:
         )
 
 
-def lower_coefficient_gradient(low: Lowering, ops: Operations) -> None:
+def lower_coefficient_gradient(low: Lowering, gradient: Operation, add: Operation) -> None:
     """coefficient_gradient + add, from lists of spikes: every worker context adds its samples into a replica."""
-    gradient, add = ops
     about: RowGradient = gradient.attributes
     given = dict(zip(about.reads, (low.storage[name][0] for name in gradient.inputs), strict=True))
     operands, where = {"dc": low.accumulate(gradient, add), **given}, replica_columns(low, gradient.layer)
@@ -73,33 +67,8 @@ def constants_of_row(about: RowGradient) -> dict[str, object]:
     return {"places": np.array(places, np.int64), "threshold": flag_threshold(about.neuron)}
 
 
-def lower_listed_adjoint(low: Lowering, ops: Operations) -> None:
-    """select_gradient whose result several read: the adjoint of the potential at every neuron, 0 where it is not
-    listed."""
-    (op,) = ops
-    layer = low.layer(op.layer)
-    du = low.plane(f"du.{layer.name}", layer.name, "gradients")
-    low.storage[op.outputs[0]] = (du,)
-    fill_neurons(low, du, layer.name, "zero potential adjoints")
-    g, spikes, u = (low.storage[name] for name in op.inputs)
-    selection, name = layer.selection, layer.selection.surrogate
-    constants: dict[str, object] = {"threshold": np.float32(selection.threshold), "slope": np.float32(selection.slope)}
-    constants |= {} if name == "superspike" else {"surrogate": surrogates.kind_of(name)}
-    low.compute(
-        "potential gradient",
-        op,
-        surrogates.state_gradient(name),
-        *low.by_sample_and_tile(layer.name),
-        {"dv": du, "v": u[0], "g": g[0], "ids": spikes[0], "counts": spikes[1]},
-        extents={"listed": Listed(layer=layer.name), "hits": Hits(layer=layer.name)},
-        constants=constants,
-        defines=((du, op.outputs[0]),),
-    )
-
-
-def lower_constant_gradient(low: Lowering, ops: Operations) -> None:
+def lower_constant_gradient(low: Lowering, op: Operation) -> None:
     """constant_gradient: where the constants lie; of one that the layer shares, added up on its tile."""
-    (op,) = ops
     about: ConstantGradient = op.attributes
     constant, *rows = (low.kept.get(low.storage[name][0], low.storage[name][0]) for name in op.inputs)
     given = {f"row{row}": name for row, name in zip(about.rows, rows, strict=True)}
@@ -107,24 +76,21 @@ def lower_constant_gradient(low: Lowering, ops: Operations) -> None:
     low.numbers(gradient, (shape[0], shape[1]), "weight gradients", op.layer)
     low.storage[op.outputs[0]] = (gradient,)
     low.outputs[op.outputs[0]] = gradient
-    operands, defines = {"gradient": gradient, "constant": constant}, ((gradient, op.outputs[0]),)
+    operands = {"gradient": gradient, "constant": constant}
     if len(about.learned.value) > 1:
         where = low.over_matrix(codelets.constant_gradient(about), gradient, op.layer)
-        low.compute("constant gradient", op, *where, operands | given, defines=defines)
+        low.compute("constant gradient", op, *where, operands | given)
         return
     codelet, tiles, columns = low.over_matrix(codelets.shared_constant_part(about), rows[0], op.layer)
-    parts = np.arange(len(tiles))
-    mapping = TileMapping.split(0, tiles, parts, parts + 1)
+    parts, mapping = np.arange(len(tiles)), entries_on(tiles)
     partial = low.variable(f"{op.name}.parts", (len(parts),), "float32", mapping, "weight gradients")
     low.compute("constant parts", op, codelet, tiles, {**columns, "part": parts}, {**given, "partial": partial})
     codelet, operands = codelets.shared_constant_gradient(about), {**operands, "partial": partial}
-    low.compute("constant gradient", op, codelet, low.home_of(gradient), {}, operands, defines=defines)
+    low.compute("constant gradient", op, codelet, low.variables[gradient].mapping.tiles, {}, operands)
 
 
-Rules = dict[tuple[str, ...], Callable[[Lowering, Operations], None]]
 OF_BOTH: Rules = {("coefficients",): lower_coefficients, ("constant_gradient",): lower_constant_gradient}
 RULES: Rules = {
     **OF_BOTH,
     ("coefficient_gradient", "add"): lower_coefficient_gradient,
-    ("select_gradient",): lower_listed_adjoint,
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mimdsim.codelets import losses as codelets
-from mimdsim.compiler.context import Lowering
+from mimdsim.codelets import products
+from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.compiler.sparse.spikes import gradient_chips
 from mimdsim.graph import Operation
 from mimdsim.graph.losses import CountTargets
@@ -17,31 +17,10 @@ from mimdsim.program import Codelet, Copy, TileMapping
 
 
 def _per_sample(
-    low: Lowering,
-    stage: str,
-    op: Operation,
-    codelet: Codelet,
-    operands: dict[str, str],
-    made: str,
-    constants: Any = None,
+    low: Lowering, stage: str, op: Operation, codelet: Codelet, operands: dict[str, str], constants: Any = None
 ) -> None:
-    """One vertex per sample on its tile, which makes the result of the operation."""
-    defines = ((made, op.outputs[0]),)
-    low.compute(stage, op, codelet, *low.per_sample, operands, constants=constants, defines=defines, named=False)
-
-
-def _per_tile(
-    low: Lowering,
-    stage: str,
-    op: Operation,
-    codelet: Codelet,
-    operands: dict[str, str],
-    made: str,
-    constants: Any = None,
-) -> None:
-    """One vertex per tile on the columns of its neurons, which makes the result of the operation."""
-    where, defines = low.over_neurons(codelet, op.layer), ((made, op.outputs[0]),)
-    low.compute(stage, op, *where, operands, constants=constants, defines=defines)
+    """One vertex per sample on its tile."""
+    low.compute(stage, op, codelet, *low.per_sample, operands, constants=constants, named=False)
 
 
 def keep(low: Lowering, op: Operation, variable: str) -> None:
@@ -50,33 +29,35 @@ def keep(low: Lowering, op: Operation, variable: str) -> None:
         low.outputs[SCORES] = variable
 
 
-def lower_counts(low: Lowering, ops: tuple[Operation, ...]) -> None:
+COUNTS = {  # by the variables of spikes, a matrix or ids and counts, and whether only the last timesteps count
+    (1, False): products.COUNT_ARRAY,
+    (1, True): products.COUNT_LAST_ARRAY,
+    (2, False): codelets.COUNT_SPIKES,
+    (2, True): codelets.COUNT_LAST,
+}
+
+
+def lower_counts(low: Lowering, op: Operation) -> None:
     """spike_counts: how often each output neuron fired, per sample."""
-    (op,) = ops
-    network, neurons, first = low.network, op.attributes.neurons, op.attributes.first
-    totals = low.variable("totals", (network.batch, neurons), "int32", low.by_sample(0), "gradients")
+    about, spikes = op.attributes, low.storage[op.inputs[0]]
+    totals = low.variable("totals", (low.network.batch, about.neurons), "int32", low.by_sample(0), "gradients")
     keep(low, op, totals)
-    ids, counts = low.storage[op.inputs[0]]
-    codelet = codelets.COUNT_LAST if first else codelets.COUNT_SPIKES
-    operands = {"ids": ids, "counts": counts, "totals": totals}
-    _per_sample(low, "count spikes", op, codelet, operands, totals, {"first": first})
+    codelet = COUNTS[len(spikes), about.first > 0]
+    operands = dict(zip((item.name for item in codelet.fields), (*spikes, totals), strict=True))
+    _per_sample(low, "count spikes", op, codelet, operands, {"first": about.first})
 
 
-def lower_emitted(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_emitted(low: Lowering, op: Operation) -> None:
     """spikes_by_timestep: a row of zeros and ones per sample and timestep."""
-    (op,) = ops
-    network, neurons = low.network, op.attributes
-    shape = (network.timesteps, network.batch, neurons)
+    shape = (low.network.timesteps, low.network.batch, op.attributes)
     rows = low.variable("emitted", shape, "int32", low.by_sample(1), "gradients")
     low.storage[op.outputs[0]] = (rows,)
     ids, counts = low.storage[op.inputs[0]]
-    operands = {"ids": ids, "counts": counts, "rows": rows}
-    _per_sample(low, "emitted rows", op, codelets.EMITTED_ROWS, operands, rows)
+    _per_sample(low, "emitted rows", op, codelets.EMITTED_ROWS, {"ids": ids, "counts": counts, "rows": rows})
 
 
-def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_loss(low: Lowering, loss: Operation, gradient: Operation) -> None:
     """A loss and its gradient in one vertex per sample."""
-    loss, gradient = ops
     scores, labels = (low.storage[name][0] for name in loss.inputs)
     shape = low.variables[scores].shape
     by_timestep = len(shape) == 3
@@ -95,8 +76,7 @@ def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
         if about.weight != 1:
             codelet, constants["weight"] = codelets.MEAN_CROSS_ENTROPY_BY_TIMESTEP, float(about.weight)
     operands = {"totals": scores, "labels": labels, "losses": losses, "gradient": d_counts}
-    defines = ((d_counts, gradient.outputs[0]),)
-    low.compute(stage, loss, codelet, *low.per_sample, operands, constants=constants, defines=defines, named=False)
+    _per_sample(low, stage, loss, codelet, operands, constants)
     _to_neurons(low, gradient, loss.inputs[0], d_counts)
 
 
@@ -114,31 +94,22 @@ def _potential_gradient(low: Lowering, layer: str, shape: tuple[int, ...]) -> st
     return low.with_neurons(f"du.{layer}.sequence", shape, layer, "gradients")
 
 
-def lower_list_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_list_gradient(low: Lowering, op: Operation) -> None:
     """spike_counts_gradient and listed_of: the gradient of each listed output, for every timestep."""
-    (op,) = ops
-    network = low.network
-    gradient, spikes = op.inputs
-    ids, counts = low.storage[spikes]
-    capacity = low.variables[ids].shape[2]
-    shape = (network.timesteps, network.batch, capacity)
+    given, (ids, counts) = low.storage[op.inputs[0]][0], low.storage[op.inputs[1]]
+    shape = (low.network.timesteps, low.network.batch, low.variables[ids].shape[2])
     g = low.variable("g.output.sequence", shape, "float32", low.by_sample(1), "gradients")
     low.storage[op.outputs[0]] = (g,)
-    operands = {"ids": ids, "counts": counts, "g": g}
-    given, constants = low.storage[gradient][0], {}
-    if op.kind == "listed_of":
-        codelet, operands["rows"] = codelets.LISTED_OF, given
-    else:
-        operands["gradient"] = given
+    codelet, first = codelets.LISTED_OF, 0
+    if op.kind == "spike_counts_gradient":
         first = op.attributes.first
         codelet = codelets.LIST_LAST_GRADIENT if first else codelets.LIST_COUNT_GRADIENT
-        constants = {"first": first}
-    _per_sample(low, "list gradient", op, codelet, operands, g, constants)
+    operands = {"ids": ids, "counts": counts, "g": g, "rows": given, "gradient": given}
+    _per_sample(low, "list gradient", op, codelet, operands, {"first": first})
 
 
-def lower_pool(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_pool(low: Lowering, op: Operation) -> None:
     """pool_classes and spread_classes, per sample."""
-    (op,) = ops
     given = low.storage[op.inputs[0]][0]
     shape = low.values[op.outputs[0]].shape
     pooling = op.kind == "pool_classes"
@@ -148,7 +119,7 @@ def lower_pool(low: Lowering, ops: tuple[Operation, ...]) -> None:
     codelet = codelets.pool_codelet("Pool" if pooling else "Spread", len(shape) == 3)
     fields = [item.name for item in codelet.fields]
     operands = dict(zip(fields, (given, made), strict=True))
-    _per_sample(low, op.kind.replace("_", " "), op, codelet, operands, made, {"each": op.attributes})
+    _per_sample(low, op.kind.replace("_", " "), op, codelet, operands, {"each": op.attributes})
     if not pooling:
         _to_neurons(low, op, low.values[op.outputs[0]].of, made)
 
@@ -161,55 +132,48 @@ READ_OUTS = {
 }
 
 
-def _factor(over: str, timesteps: int) -> dict[str, object]:
-    return {"factor": np.float32(1.0 / timesteps if over == "mean" else 1.0)}
-
-
-def lower_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_read_out(low: Lowering, op: Operation) -> None:
     """read_out: over the timesteps, on the tiles that hold the potentials."""
-    (op,) = ops
     u = low.storage[op.inputs[0]][0]
-    timesteps, batch, neurons = low.variables[u].shape
-    scores = low.with_neurons("scores", (batch, neurons), op.layer, "gradients")
+    scores = low.with_neurons("scores", low.variables[u].shape[1:], op.layer, "gradients")
     keep(low, op, scores)
-    codelet, operands = READ_OUTS[op.attributes][0], {"u": u, "scores": scores}
-    _per_tile(low, "read out", op, codelet, operands, scores, _factor(op.attributes, timesteps))
+    _emit_read_out(low, "read out", op, READ_OUTS[op.attributes][0], {"u": u, "scores": scores})
 
 
-def lower_read_out_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_read_out_gradient(low: Lowering, op: Operation) -> None:
     """read_out_gradient: for every timestep, on the tiles that hold the potentials."""
-    (op,) = ops
     gradient, u = (low.storage[name][0] for name in op.inputs)
-    shape = low.variables[u].shape
-    du = _potential_gradient(low, op.layer, shape)
+    du = _potential_gradient(low, op.layer, low.variables[u].shape)
     low.storage[op.outputs[0]] = (du,)
-    codelet = READ_OUTS[op.attributes][1]
     operands = {"gradient": gradient, "u": u, "du": du}
-    wanted = {item.name: operands[item.name] for item in codelet.fields}
-    _per_tile(low, "read out gradient", op, codelet, wanted, du, _factor(op.attributes, shape[0]))
+    _emit_read_out(low, "read out gradient", op, READ_OUTS[op.attributes][1], operands)
 
 
-def lower_add_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def _emit_read_out(low: Lowering, stage: str, op: Operation, codelet: Codelet, operands: dict[str, str]) -> None:
+    over, timesteps = op.attributes, low.variables[operands["u"]].shape[0]
+    constants = {"factor": np.float32(1.0 / timesteps if over == "mean" else 1.0)}
+    low.compute(stage, op, *low.over_neurons(codelet, op.layer), operands, constants=constants)
+
+
+def lower_add_read_out(low: Lowering, op: Operation) -> None:
     """add_read_out: the read-out's gradient of this timestep added to the adjoint in place."""
-    (op,) = ops
     adjoint, now = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (adjoint,)
-    _per_tile(low, "add read out", op, codelets.ADD_ADJOINTS, {"adjoint": adjoint, "now": now}, adjoint)
+    where, operands = low.over_neurons(codelets.ADD_ADJOINTS, op.layer), {"adjoint": adjoint, "now": now}
+    low.compute("add read out", op, *where, operands)
 
 
-def lower_penalty(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_penalty(low: Lowering, penalty: Operation, gradient: Operation) -> None:
     """firing_penalty and its gradient: spikes counted per sample, then added up on one tile."""
-    penalty, _ = ops
     network, layer = low.network, penalty.layer
     _, counts = low.storage[penalty.inputs[0]]
     spikes = low.variable(f"spikes_of.{layer}", (network.batch,), "int32", low.by_sample(0), "gradients")
     low.compute("count firing", penalty, codelets.COUNT_LISTED, *low.per_sample, {"counts": counts, "spikes": spikes})
-    add_penalty(low, ops, spikes)
+    add_penalty(low, penalty, gradient, spikes)
 
 
-def add_penalty(low: Lowering, ops: tuple[Operation, ...], spikes: str) -> None:
+def add_penalty(low: Lowering, penalty: Operation, gradient: Operation, spikes: str) -> None:
     """The penalty and its gradient from counts of spikes, on one tile."""
-    penalty, gradient = ops
     network, layer, about = low.network, penalty.layer, penalty.attributes
     tile = int(low.placement.sample_tiles[0])
     home = TileMapping.on(tile, 0, 1)
@@ -229,9 +193,8 @@ def add_penalty(low: Lowering, ops: tuple[Operation, ...], spikes: str) -> None:
     )
 
 
-def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_add_even(low: Lowering, op: Operation) -> None:
     """add_even: one number to the gradients of all listed ids of a layer."""
-    (op,) = ops
     g, even = (low.storage[name][0] for name in op.inputs)
     width = low.variables[g].shape[-1]
     chips = gradient_chips(low, op.layer)
@@ -241,7 +204,6 @@ def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.compute("add penalty", op, codelets.ADD_EVEN, *low.slots_of(total), operands)
 
 
-Rules = dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]]
 OF_READINGS: Rules = {
     ("cross_entropy", "cross_entropy_gradient"): lower_loss,
     ("mean_squared_error", "mean_squared_error_gradient"): lower_loss,
@@ -249,11 +211,11 @@ OF_READINGS: Rules = {
     ("spread_classes",): lower_pool,
     ("read_out",): lower_read_out,
     ("read_out_gradient",): lower_read_out_gradient,
+    ("spike_counts",): lower_counts,
 }
 RULES: Rules = {
     **OF_READINGS,
     ("add_read_out",): lower_add_read_out,
-    ("spike_counts",): lower_counts,
     ("spikes_by_timestep",): lower_emitted,
     ("spike_counts_gradient",): lower_list_gradient,
     ("listed_of",): lower_list_gradient,

@@ -6,7 +6,7 @@ Each family file brings its rules: kinds of the fused operations -> function. A 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
 import networkx as nx
@@ -16,17 +16,18 @@ from mimdsim.base.errors import MappingError
 from mimdsim.compiler import learned_constants as lower_constants
 from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
-from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering
+from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.compiler.dense import layers as lower_arrays
 from mimdsim.compiler.dense import time as lower_array_time
 from mimdsim.compiler.dense.context import ArrayLowering
+from mimdsim.compiler.layout import MOMENTS, WORD_BYTES
 from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.compiler.sparse import neurons as lower_neurons
 from mimdsim.compiler.sparse import recurrence_and_bias as lower_wiring
 from mimdsim.compiler.sparse import selection as lower_selection
 from mimdsim.compiler.sparse import spikes as lower_spikes
+from mimdsim.compiler.sparse import time as lower_time
 from mimdsim.compiler.sparse.stash import stash_of
-from mimdsim.compiler.sparse.time import lower_backward, lower_forward
 from mimdsim.compiler.time_slices import count_where_read
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed, spikes_of
@@ -34,7 +35,6 @@ from mimdsim.machine import MimdMachine
 from mimdsim.program import Observables, Potential, Program, TileMapping
 from mimdsim.workload.description.mapping import MappingOptions
 
-Rules = dict[tuple[str, ...], Callable[..., None]]
 RULES: Rules = {
     **lower_neurons.RULES,
     **lower_selection.RULES,
@@ -58,10 +58,6 @@ SPIKING = ("spike", "select_spikes")  # their first input is held against a thre
 OVERWRITES = ("add_read_out", *lower_neurons.OVERWRITES)
 
 
-def _rules(low: Lowering) -> Rules:
-    return ARRAY_RULES if isinstance(low, ArrayLowering) else RULES
-
-
 def lower(
     graph: Graph, network: SpikingNetwork, placement: Placement, options: MappingOptions, machine: MimdMachine
 ) -> Program:
@@ -74,15 +70,18 @@ def lower(
         placement=placement,
         options=options,
         machine=machine,
+        rules=ARRAY_RULES if dense else RULES,
+        lower_body=_lower_body,
     )
     low.stash = stash_of(graph, network, options.stash, options.spike_exchange)
     low.values = graph.values
     _declare_inputs(low)
-    for ops in fuse(graph, _rules(low)):
+    for ops in fuse(graph, low.rules):
         low.phase = ops[0].phase
         low.values = graph.values
         if ops[0].kind == "scan":
-            _lower_scan(low, ops[0])
+            scans = lower_array_time if dense else lower_time
+            (scans.lower_backward if ops[0].attributes.reverse else scans.lower_forward)(low, ops[0])
         elif ops[0].kind != "zeros":  # zeros are made where the scan declares its carries
             _apply(low, ops)
     program = count_where_read(low.program())
@@ -163,23 +162,15 @@ def _declare_inputs(low: Lowering) -> None:
         low.inputs[name], low.storage[name] = scalar, (scalar,)
 
 
-def _lower_scan(low: Lowering, op: Operation) -> None:
-    reverse = op.attributes.reverse
-    if isinstance(low, ArrayLowering):
-        (lower_array_time.lower_backward if reverse else lower_array_time.lower_forward)(low, op, _lower_body)
-    else:
-        (lower_backward if reverse else lower_forward)(low, op, _lower_body)
-
-
 def _lower_body(low: Lowering, scan: Scan) -> None:
     low.scan_body = scan.body
-    for ops in order_in_place(fuse(scan.body, _rules(low)), scan, low):
+    for ops in order_in_place(fuse(scan.body, low.rules), scan, low):
         _apply(low, ops)
 
 
 def _apply(low: Lowering, ops: tuple[Operation, ...]) -> None:
     kinds = tuple(op.kind for op in ops)
-    rules = _rules(low)
+    rules = low.rules
     rule = rules.get(kinds)
     if rule is None:
         form = "dense" if rules is ARRAY_RULES else "sparse"
@@ -188,7 +179,8 @@ def _apply(low: Lowering, ops: tuple[Operation, ...]) -> None:
             f"{form} spikes to tiles; known: {sorted('+'.join(known) for known in rules)}. It runs on the GPU side and "
             f"in the interpreter"
         )
-    rule(low, ops)
+    low.operations = ops
+    rule(low, *ops)
 
 
 def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: Lowering) -> list[tuple[Operation, ...]]:
@@ -212,15 +204,11 @@ def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: L
     for name, indices in readers.items():
         if name in maker:
             waits.add_edges_from((maker[name], index) for index in indices if index != maker[name])
-    lies_in: dict[tuple[str, ...], list[str]] = {}
-    for name in maker:
-        if name in low.storage:
-            lies_in.setdefault(low.storage[name], []).append(name)
     overwritten = [
-        (carry.enters, maker[name])
+        (carry.enters, index)
         for carry in scan.carries
-        if carry.enters in low.storage
-        for name in lies_in.get(low.storage[carry.enters], [])
+        for name, index in maker.items()
+        if carry.enters in low.storage and low.storage.get(name) == low.storage[carry.enters]
     ]
     entering = {carry.enters for carry in scan.carries}
     overwritten += [(op.inputs[0], index) for index, ops in enumerate(groups) for op in ops if op.kind in OVERWRITES]
@@ -255,23 +243,14 @@ def fuse(graph: Graph, rules: Collection[tuple[str, ...]] = RULES) -> tuple[tupl
     for op in graph.operations:
         if op.name in taken or op.kind not in firsts:
             continue
-        for name in (*op.outputs, *op.inputs):
-            if (
-                name in op.outputs
-                and (op.kind, "neuron_readout_gradient") in fused
-                and len(consumers.get(name, [])) > 1
-            ):
-                continue  # an adjoint of the potential that learned coefficients read too
-            for other in consumers.get(name, []):
-                if (op.kind, other.kind) in fused and other.name not in taken and other.name != op.name:
-                    partner[op.name] = other
-                    taken.add(other.name)
-                    break
-            if op.name in partner:
+        # an adjoint of the potential that learned coefficients read too is made by itself
+        apart = op.outputs if (op.kind, "neuron_readout_gradient") in fused else ()
+        near = (*op.outputs, *op.inputs)
+        joined = (name for name in near if name not in apart or len(consumers.get(name, ())) <= 1)
+        for other in (other for name in joined for other in consumers.get(name, ())):
+            if (op.kind, other.kind) in fused and other.name not in taken and other.name != op.name:
+                partner[op.name] = other
+                taken.add(other.name)
                 break
-    groups = []
-    for op in graph.operations:
-        if op.name in taken:
-            continue
-        groups.append((op, partner[op.name]) if op.name in partner else (op,))
-    return tuple(groups)
+    left = (op for op in graph.operations if op.name not in taken)
+    return tuple((op, partner[op.name]) if op.name in partner else (op,) for op in left)

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.units import show_bytes
@@ -82,22 +82,17 @@ def check_fits(
         f"in superstep '{memory.names[memory.peak_superstep]}'",
         "  three things to change (each tried on its own):",
     ]
-    for saved, advice in sorted(_savings(needed, network, options, peak_of), key=lambda item: -item[0])[:3]:
+    saving: list[tuple[int, str]] = []
+    for advice, other, chosen in remedies(network, options):
+        with contextlib.suppress(MimdsimError):  # what the split of the layers does not allow
+            saving.append((needed - peak_of(other, chosen), advice))
+    for saved, advice in sorted(saving, key=lambda item: -item[0])[:3]:
         left = needed - saved - available
         verdict = "then it fits" if left <= 0 else f"still {show_bytes(left)} over"
         lines.append(f"  - {advice}: saves {saved:,} bytes ({show_bytes(saved)}), {verdict}")
     if network.spikes == "sparse":
         lines.append("  or another mapping of the same: mimdsim place looks for one that fits")
     raise DoesNotFit("\n".join(lines))
-
-
-def _savings(
-    needed: int, network: SpikingNetwork, options: MappingOptions, peak_of: PeakOf
-) -> Iterator[tuple[int, str]]:
-    """(bytes of the fullest tile, what to change) of every remedy that the split of the layers allows."""
-    for advice, other, chosen in remedies(network, options):
-        with contextlib.suppress(MimdsimError):
-            yield needed - peak_of(other, chosen), advice
 
 
 def fits_executable(memory: Memory, machine: MimdMachine) -> bool:
@@ -204,17 +199,18 @@ def with_widths(network: SpikingNetwork, changed: dict[str, int]) -> tuple[Layer
     )
 
 
-_KNOWN: WeakKeyDictionary[Memory, MemoryProfile] = WeakKeyDictionary()  # for re-timing
+_KNOWN: PerObject[MemoryProfile] = PerObject()  # for re-timing
 
 
 def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> MemoryProfile:
     """The compiler's memory measurement as profile records, beside the limit of `machine`."""
-    known = _KNOWN.get(memory)
     limit, code_fits = machine.tile.sram_bytes, fits_executable(memory, machine)
-    if known is None or (known.limit_bytes, known.code_fits) != (limit, code_fits):
-        made = _profile(program, memory, limit) if known is None else known
-        _KNOWN[memory] = replace(made, limit_bytes=limit, code_fits=code_fits)
-    return _KNOWN[memory]
+
+    def made() -> MemoryProfile:
+        known = _KNOWN.get(memory, None, lambda: _profile(program, memory, limit))
+        return replace(known, limit_bytes=limit, code_fits=code_fits)
+
+    return _KNOWN.get(memory, (limit, code_fits), made)
 
 
 def _profile(program: Program, memory: Memory, limit_bytes: int) -> MemoryProfile:

@@ -4,44 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.layout import entries_on
 from mimdsim.graph import Scan
 from mimdsim.graph.names import before, spikes_of
 from mimdsim.graph.records import Carry, Slice
-from mimdsim.program import Codelet, Program, Superstep, TileMapping
-from mimdsim.program.codelet import now_shift
+from mimdsim.program import Codelet, Program, Superstep
 from mimdsim.program.program import map_runs
 
-Where = tuple[np.ndarray, dict[str, np.ndarray]]  # tiles and columns of vertices
 # what counts the entries of a sequence, by what these are
 COUNTERS = {"timesteps": "timestep", "segments": "segment", "segment": "place"}
 
 
-def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> None:
-    """Zero a [batch, neurons] or [states, batch, neurons] variable on the tiles of its neurons."""
-    several = len(low.variables[variable].shape) == 3
-    codelet = codelets.FILL_REPLICAS if several else codelets.FILL_COLUMNS
-    _, tiles, columns = low.over_neurons(codelet, layer)
-    if low.placed(layer).copies > 1:
-        codelet = codelets.FILL_STATES if several else codelets.FILL_BOXES
-    low.compute(stage, "zeros", codelet, tiles, columns, {"target": variable}, layer=layer)
-
-
-def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> None:
-    """Zero a variable, one vertex per row."""
-    index = np.arange(low.variables[variable].shape[0])
-    columns = {"start": index, "stop": index + 1}
-    low.compute(stage, "zeros", codelets.FILL_ROWS, tiles, columns, {"target": variable})
-
-
-def fill_slots(low: Lowering, variable: str, stage: str) -> None:
-    """Zero lists spread over the tiles of chips."""
-    where = low.slots_of(variable)
-    low.compute(stage, "zeros", codelets.FILL_SLOTS, *where, {"target": variable})
+def fill(low: Lowering, variable: str, stage: str, layer: str = "") -> None:
+    """Zero a variable where it lies."""
+    along, tiles, columns = low.pieces(variable)
+    low.compute(stage, "zeros", codelets.FILLS[along], tiles, columns, {"target": variable}, layer=layer)
 
 
 def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep") -> None:
@@ -52,7 +35,7 @@ def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep
     replication optimisation"): every tile counts, and nothing is sent.
     """
     tiles = np.arange(low.tiles)
-    mapping = TileMapping.split(0, tiles, tiles, tiles + 1)
+    mapping = entries_on(tiles)
     for name in (counter, before(counter)):
         low.variable(name, (len(tiles),), "int32", mapping, "neuron states")
     columns, constants = {"start": tiles, "stop": tiles + 1}, {"value": first}
@@ -90,7 +73,7 @@ def count_earlier(low: Lowering, counters: Collection[tuple[str, int]]) -> None:
 
 def _count(low: Lowering, codelet: Codelet, operands: dict[str, str], by: int) -> None:
     tiles = np.arange(low.tiles)
-    low.compute("count", "count", codelet, tiles, low.counter_column(tiles), operands, constants={"by": by})
+    low.compute("count", "count", codelet, tiles, {"tile": tiles}, operands, constants={"by": by})
 
 
 def count_where_read(program: Program) -> Program:
@@ -134,59 +117,20 @@ def waiting(scan: Scan) -> set[str]:
     return {value.name for value in values if value.layer in layers}
 
 
-def slice_slots(low: Lowering, sequence: str, now: str, shift: int) -> None:
-    """now <- sequence[t + shift] on the tiles that hold both."""
-    _move(low, f"slice {now}", codelets.slice_codelet("slots", shift), *low.slots_of(now), now, sequence)
-
-
-def update_slots(low: Lowering, now: str, sequence: str, layer: str) -> None:
-    """sequence[t] <- now on the tiles that hold both."""
-    _move(low, f"stash {now}", codelets.update_codelet("slots"), *low.slots_of(sequence), now, sequence, layer)
-
-
-def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray) -> None:
-    """now <- sequence[t + shift], one vertex per sample."""
-    index = np.arange(low.variables[now].shape[0])
-    columns = {"start": index, "stop": index + 1}
-    _move(low, f"slice {now}", codelets.slice_codelet("rows", shift), tiles, columns, now, sequence)
-
-
-def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str) -> None:
-    """now <- sequence[t + shift], one vertex per tile of the layer."""
-    along, where = _split_by_neurons(low, now, layer)
-    _move(low, f"slice {now}", codelets.slice_codelet(along, shift), *where, now, sequence, layer)
-
-
-def update_neurons(low: Lowering, now: str, sequence: str, layer: str, name: str, shift: int = 0) -> None:
-    """sequence[t + shift] <- now, one vertex per tile of the layer. The entry is the one the counter says at `shift` 0;
-    what a segment begins with is stored when the counter stands there, before its first timestep."""
-    along, where = _split_by_neurons(low, now, layer)
-    _move(low, f"stash {name}", codelets.update_codelet(along, shift), *where, now, sequence, layer)
-
-
-def _split_by_neurons(low: Lowering, variable: str, layer: str) -> tuple[str, Where]:
-    """How a variable that is split by neurons is moved, [batch, neurons] or [states, batch, neurons], with tiles and
-    columns of its vertices."""
-    several, placed = len(low.variables[variable].shape) == 3, low.placed(layer)
-    tiles = placed.homes.ravel()
-    if placed.copies > 1:
-        return "boxes of states" if several else "boxes", (tiles, placed.rows(placed.batch_edges))
-    return "states" if several else "columns", (tiles, {"start": placed.starts, "stop": placed.stops})
-
-
-def _move(
-    low: Lowering,
-    stage: str,
-    codelet: Codelet,
-    tiles: np.ndarray,
-    columns: dict[str, np.ndarray],
-    now: str,
-    sequence: str,
-    layer: str = "",
-) -> None:
-    """A slice or an update, whose offset the vertices read from their tile's counter."""
-    op = "slice" if codelet.field("now").writes else "stash"
-    shift = 0 if op == "stash" else now_shift(codelet.field("sequence").box[0]) or 0
+def slice_timestep(low: Lowering, sequence: str, now: str, shift: int, layer: str = "") -> None:
+    """now <- sequence[t + shift] where `now` lies."""
+    along, tiles, columns = low.pieces(now)
+    codelet, columns = codelets.slice_codelet(along, shift), {**columns, "tile": tiles}
     operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)}
-    columns = {**columns, **low.counter_column(tiles)}
-    low.compute(stage, op, codelet, tiles, columns, operands, layer=layer, named=False, mergeable=False)
+    how: dict[str, Any] = {"layer": layer, "named": False, "mergeable": False}
+    low.compute(f"slice {now}", "slice", codelet, tiles, columns, operands, **how)
+
+
+def update_timestep(low: Lowering, now: str, sequence: str, layer: str = "", name: str = "", shift: int = 0) -> None:
+    """sequence[t + shift] <- now, named by the latter or `name`. The entry is the one the counter says at `shift` 0;
+    what a segment begins with is stored when the counter stands there, before its first timestep."""
+    along, tiles, columns = low.pieces(now, sequence)
+    codelet, columns = codelets.update_codelet(along, shift), {**columns, "tile": tiles}
+    operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, 0)}
+    how: dict[str, Any] = {"layer": layer, "named": False, "mergeable": False}
+    low.compute(f"stash {name or now}", "stash", codelet, tiles, columns, operands, **how)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from mimdsim.codelets import training as codelets
-from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import entries_on
 from mimdsim.graph import Operation
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics.optimisers import FORMS, LEARNING_RATE, Optimiser
 from mimdsim.program import Codelet, TileMapping
 
 
-def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_update(low: Lowering, op: Operation) -> None:
     """An optimiser's update in place on the tiles that hold the weights.
 
     The published codelets where nothing more is wanted, else those with weight decay.
     """
-    (op,) = ops
     optimiser: Optimiser = op.attributes
     codelet = codelets.update_codelet(op.kind, scheduled=optimiser.scheduled, decaying=bool(optimiser.weight_decay))
     number, field_of = optimiser.form.number, {name: field for field, name in optimiser.form.constants.items()}
@@ -36,15 +34,12 @@ def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.compute("update weights", op, *where, operands, constants=constants, defines=defines)
 
 
-def lower_sum_squares(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_sum_squares(low: Lowering, op: Operation) -> None:
     """sum_squares: a number per tile, then these added up on the first tile of the layer."""
-    (op,) = ops
     gradient = low.storage[op.inputs[0]][0]
     codelet, tiles, columns = low.over_matrix(codelets.SUM_SQUARES, gradient, op.layer)
-    parts = np.arange(len(tiles))
-    mapping = TileMapping.split(0, tiles, parts, parts + 1)
-    partial = low.variable(f"{op.name}.parts", (len(parts),), "float32", mapping, "weight gradients")
-    columns = {**columns, "part": parts}
+    partial = low.variable(f"{op.name}.parts", (len(tiles),), "float32", entries_on(tiles), "weight gradients")
+    columns = {**columns, "part": np.arange(len(tiles))}
     low.compute("square gradients", op, codelet, tiles, columns, {"gradient": gradient, "partial": partial})
     home = TileMapping.on(int(tiles[0]), 0, 1)
     total = low.variable(op.name, (1,), "float32", home, "weight gradients")
@@ -53,9 +48,8 @@ def lower_sum_squares(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.compute("add squares", op, codelets.ADD_PARTS, tiles[:1], columns, operands)
 
 
-def lower_clip_factor(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_clip_factor(low: Lowering, op: Operation) -> None:
     """clip_factor: the sums of all weights brought to one tile, which works out the factor."""
-    (op,) = ops
     tile = int(low.placement.sample_tiles[0])
     count = len(op.inputs)
     totals = low.variable("squares", (count,), "float32", TileMapping.on(tile, 0, count), "weight gradients")
@@ -78,30 +72,29 @@ def lower_clip_factor(low: Lowering, ops: tuple[Operation, ...]) -> None:
     )
 
 
-def lower_scale(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_scale(low: Lowering, op: Operation) -> None:
     """scale: gradients in place, with one factor that goes to all tiles."""
-    factor = low.storage[ops[0].inputs[1]][0]
-    _change(low, ops, "clip gradients", codelets.SCALE_ALL, {"factor": factor})
+    factor = low.storage[op.inputs[1]][0]
+    _change(low, op, "clip gradients", codelets.SCALE_ALL, {"factor": factor})
 
 
-def lower_prune(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_prune(low: Lowering, op: Operation) -> None:
     """prune_gradient: in place, with the weights that lie there."""
-    weights = low.storage[ops[0].inputs[1]][0]
-    _change(low, ops, "prune gradients", codelets.PRUNE_GRADIENT, {"w": low.kept.get(weights, weights)})
+    weights = low.storage[op.inputs[1]][0]
+    _change(low, op, "prune gradients", codelets.PRUNE_GRADIENT, {"w": low.kept.get(weights, weights)})
 
 
-def _change(low: Lowering, ops: tuple[Operation, ...], stage: str, codelet: Codelet, by: dict[str, str]) -> None:
+def _change(low: Lowering, op: Operation, stage: str, codelet: Codelet, by: dict[str, str]) -> None:
     """A gradient in place."""
-    (op,) = ops
     gradient = low.storage[op.inputs[0]][0]
     low.storage[op.outputs[0]] = (gradient,)
     low.outputs.pop(op.inputs[0], None)  # overwritten
     low.outputs[op.outputs[0]] = gradient
     where, operands = low.over_matrix(codelet, gradient, op.layer), {"gradient": gradient, **by}
-    low.compute(stage, op, *where, operands, defines=((gradient, op.outputs[0]),))
+    low.compute(stage, op, *where, operands)
 
 
-RULES: dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]] = {
+RULES: Rules = {
     ("sum_squares",): lower_sum_squares,
     ("clip_factor",): lower_clip_factor,
     ("scale",): lower_scale,

@@ -42,30 +42,31 @@ def with_machine_costs(program: Program, machine: MimdMachine) -> Program:
     costs, width = machine.costs, machine.tile.vector_bytes
     if costs is None and width == NATIVE_VECTOR_BYTES:
         return program
-    return _WITH_COSTS.get(program, (costs, width), lambda: _with_machine_costs(program, costs, width, machine.name))
 
-
-def _with_machine_costs(program: Program, costs: CodeletCosts | None, width: int, machine: str) -> Program:
     def change(codelet: Codelet) -> Codelet:
-        return _scale_cost(_with_costs(_with_vector_width(codelet, width), costs, width, machine), costs)
+        return _scale_cost(_with_costs(_with_vector_width(codelet, width), costs, width, machine.name), costs)
 
-    return program.map_codelets(change)
+    return _WITH_COSTS.get(program, (costs, width), lambda: program.map_codelets(change))
 
 
 def costs_of_another(program: Program, machine: MimdMachine) -> tuple[str, ...]:
     """The codelets of `program`, sorted, that have no costs of the machine's instruction set."""
     if machine.tile.instruction_set == NATIVE:
         return ()
-    codelets = {table.codelet.name: table.codelet for step, _, _ in program.supersteps() for table in step.tables}
-    return tuple(sorted(name for name, codelet in codelets.items() if not _has_own_cost(codelet, machine.costs)))
+    codelets = _codelets(program).items()
+    return tuple(sorted(name for name, codelet in codelets if not _has_own_cost(codelet, machine.costs)))
 
 
 def unmatched_cost_names(program: Program, machine: MimdMachine) -> tuple[str, ...]:
     """Every name in the machine's costs that no codelet of `program` has, with what may have been meant."""
     if machine.costs is None:
         return ()
-    names = sorted({table.codelet.name for step, _, _ in program.supersteps() for table in step.tables})
+    names = sorted(_codelets(program))
     return tuple(f"'{name}'{near(name, names)}" for name in sorted(set(machine.costs.codelets) - set(names)))
+
+
+def _codelets(program: Program) -> dict[str, Codelet]:
+    return {table.codelet.name: table.codelet for step, _, _ in program.supersteps() for table in step.tables}
 
 
 def _has_own_cost(codelet: Codelet, costs: CodeletCosts | None) -> bool:

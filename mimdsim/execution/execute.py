@@ -32,7 +32,6 @@ from mimdsim.numerics.dense.rows import Kept, plain
 from mimdsim.numerics.fused.vectors import CACHE_LINE
 from mimdsim.numerics.fused.wide import WIDE, lif_update
 from mimdsim.numerics.halves import round_to_half
-from mimdsim.numerics.sparse.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
 from mimdsim.program.codelet import Codelet, Field, now_shift
 from mimdsim.program.records import vertex_name
@@ -283,8 +282,8 @@ class Executor:
                 ids[layer], counts[layer] = listed_of(self._by_sample(layer, every))
                 continue
             counts[layer] = sequences[1].astype(np.int32)
-            ids[layer] = np.zeros(sequences[0].shape, np.int32)
-            only_listed(sequences[0], counts[layer], ids[layer])
+            listed = np.arange(sequences[0].shape[2]) < counts[layer][..., 1:]
+            ids[layer] = np.where(listed, sequences[0], 0).astype(np.int32)
         counts |= {name: turns.copy() for name, turns in self.counted.found.items()}
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
@@ -416,13 +415,7 @@ class VertexFailure(MappingError):
     """A vertex left its slices or wrote what it may only read."""
 
     def __init__(
-        self,
-        superstep: Superstep,
-        table: VertexTable,
-        vertex: int,
-        t: int,
-        failure: Exception,
-        written: Field | None = None,
+        self, superstep: Superstep, table: VertexTable, vertex: int, t: int, failure: Exception, written: Field | None
     ):
         self.vertex, self.tile = vertex, int(table.tiles[vertex])
         left = isinstance(failure, IndexError) or written is not None

@@ -13,7 +13,7 @@ What a `write` field leaves unwritten is poison from then on, and not what was t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +26,7 @@ from mimdsim import numerics
 from mimdsim.base.errors import MappingError
 from mimdsim.execution.bounds_checked_array import Guarded, Region, Work, written_though_read
 from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
-from mimdsim.execution.execute import Executor, Observer, VertexFailure, field_written, index_of
+from mimdsim.execution.execute import Executor, VertexFailure, field_written, index_of
 from mimdsim.execution.poison import LARGE, NO_NUMBER, Poison, as_bits, undefine
 from mimdsim.execution.scratch import STACK_BYTES, Scratch, state_of
 from mimdsim.program import Superstep, VertexTable
@@ -44,26 +44,18 @@ Index = tuple[slice, ...]
 Commit = tuple[np.ndarray, Index, np.ndarray]
 
 
-def execute_strictly(
-    executor: Executor,
-    phases: Collection[str] | None = None,
-    observe: Observer | None = None,
-    poison: Poison = NO_NUMBER,
-) -> None:
+def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER) -> None:
     """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
-    for superstep, t in strict_steps(executor, phases, poison):
-        if observe is not None:
-            observe(superstep, t, executor)
+    for _ in strict_steps(executor, poison):
+        pass
 
 
-def strict_steps(
-    executor: Executor, phases: Collection[str] | None = None, poison: Poison = NO_NUMBER
-) -> Iterator[tuple[Superstep, int]]:
+def strict_steps(executor: Executor, poison: Poison) -> Iterator[tuple[Superstep, int]]:
     """Run one superstep after another, strictly; yields each with its timestep when it is done."""
     program = executor.program
     undefine(executor, poison=poison)
     tables: dict[int, list[_Table]] = {}
-    for superstep, t in program.turns(phases):
+    for superstep, t in program.turns():
         if id(superstep) not in tables:
             found = [table for table in superstep.tables if table.vertices]
             tables[id(superstep)] = [_Table(executor, superstep, table, poison) for table in found]

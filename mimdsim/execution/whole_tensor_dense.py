@@ -6,7 +6,7 @@ the spikes are of all neurons, products of matrices. All that a layer reads are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,16 +14,12 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.execution.execute import Shares, aligned
-from mimdsim.execution.whole_tensor_constants import LearnedConstants
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor, Times, Wanted, by_role
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, LayerInTime, Times, Wanted
 from mimdsim.execution.whole_tensor_norms import WholeNorm
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
 from mimdsim.graph.dropout import OF_NUMBER, OF_SOURCE, OF_TIMESTEP, WORD
-from mimdsim.graph.layer import RECURRENCES
-from mimdsim.graph.linear_neurons import LinearNeuron
-from mimdsim.graph.names import INPUT
-from mimdsim.numerics.equations import KINDS
+from mimdsim.graph.names import INPUT, keep_of, random_name
 from mimdsim.numerics.fused import whole_dense, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH
 
@@ -112,46 +108,21 @@ class Reading:
         return self.convolution.read if self.pooled else self.convolution.planes
 
 
-class DenseLayer:
-    """What a layer keeps of any linear neuron, surrogate and wiring, with or without planes, and its last spikes."""
+class DenseLayer(LayerInTime):
+    """A layer that sends its spikes dense, with or without planes."""
 
     def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
-        """together: it advances timestep by timestep with layers that it reads and that read it."""
-        self.layer, self.share, self._together = layer, share, together
-        self.timesteps, self.batch = network.timesteps, network.batch
-        self.places, self.neurons = network.timesteps * network.batch, layer.neurons
-        sources = network.sources(layer)
-        self.lags = [(source.lag or 0) * network.batch for source in sources]
-        self.lag = self.lags[0] if len(sources) == 1 else 0
-        widths = layer.inputs, *(each.neurons for each in sources[1:])
-        self._read = [
-            (each.name, network.planes_of(each.name), width) for each, width in zip(sources, widths, strict=True)
-        ]
-        flat = Planes(channels=sum(widths), height=1, width=1)
+        super().__init__(network, layer, share, together)
+        self.draws, self.neurons, inputs = bool(layer.dropout), layer.neurons, self._read[-1][2].stop
+        self._planes = {name: network.planes_of(name) for name, _, _ in self._read}
+        flat = Planes(channels=inputs, height=1, width=1)
         one = Convolution(planes=flat, window=Window.whole(flat), channels=layer.neurons)
         self.reading = Reading(layer.convolution or one, bool(layer.dropout))
         self._offsets, self._drop = self._dropped(), NOTHING_DROPPED
-        roles = by_role(layer)
-        state = len(network.optimiser.state)
-        self.tensors = {role: Tensor.zeros(every, state, every[0].shape[1]) for role, every in roles.items()}
-        self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
-        self.blocks = -(-layer.neurons // WIDTH)
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.neurons if layer.spiking else 0, self.blocks)
-        neuron, selection = layer.acting_neuron, layer.selection
-        self._learned = LearnedConstants(layer, self.batch, self.tensors)
-        self._take(neuron)
-        threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
-        full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
-        self._wiring = RECURRENCES.index(layer.recurrence)
-        pulled = neuron.resets and neuron.reset_gradient != "pass"
-        shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
-        self._back = (not layer.spiking, self._wiring, pulled, full, threshold, *shape)
-        self._limits = np.float32(selection.threshold) if layer.spiking else threshold, layer.neurons
-        states = len(neuron.states)
-        size = self.blocks * WIDTH
-        learns = bool(layer.learned)
-        kept = (True, 1), (learns or (full and matrix), states), (learns or (full and drive), 1)
-        self._kept = tuple(aligned((self.places * each, self.blocks, many * WIDTH)) for each, many in kept)
+        self._back = not layer.spiking, *self._back
+        self._limits = np.float32(layer.selection.threshold) if layer.spiking else self._threshold, layer.neurons
+        states, size = self._states, self.blocks * WIDTH
         self._carried = aligned((self.batch, self.blocks, states * WIDTH)), aligned((self.batch, self.blocks, WIDTH))
         self._held = aligned((self.batch, self.blocks, states * WIDTH))
         of_currents = layer.convolution.after if layer.convolution else None
@@ -167,11 +138,6 @@ class DenseLayer:
         self._kept_lists = CsrSpikes.room(self.places, listed, (most or listed) if layer.dropout else 0)
         self._size, self._g = size, aligned((self.places, size))
 
-    def _take(self, neuron: LinearNeuron) -> None:
-        """Coefficients of the neurons from now on."""
-        maps = Maps(neuron, self.layer.columns, self.layer.positions)
-        self._ahead, self._maps = maps.ahead, (maps.readout, maps.back, maps.change)
-
     def room(self) -> np.ndarray:
         """Zeros for the gradients of all its spikes, the same memory in every training step."""
         self._g[:] = 0
@@ -183,19 +149,13 @@ class DenseLayer:
         g[first:, : self.neurons].reshape(-1, *rows.shape)[:] = rows
         return g
 
-    @property
-    def potentials(self) -> np.ndarray:
-        """[timesteps, batch, neurons] of the last forward pass."""
-        every = self._kept[0].reshape(self.timesteps, self.batch, -1)
-        return np.ascontiguousarray(every[..., : self.neurons])
-
     def _dropped(self) -> np.ndarray:
         """What dropout adds to the state of a sample, by id of what is listed: the number of the neuron, by position
         and channel, and the source."""
         if not self.layer.dropout:
             return np.zeros(0, np.uint64)
         convolution, parts = self.layer.convolution, []
-        read = [(planes, width) for _, planes, width in self._read]
+        read = [(self._planes[name], rows.stop - rows.start) for name, _, rows in self._read]
         if convolution:
             by_id = self._read[0][0] == INPUT and not convolution.before  # the input is numbered as it is listed
             read = [(None if by_id else self.reading.listed, self.reading.listed.neurons)]
@@ -205,12 +165,6 @@ class DenseLayer:
                 number = np.ascontiguousarray(number.reshape(planes.positions, planes.channels).T).reshape(-1)
             parts.append(number * np.uint64(OF_NUMBER) + np.uint64(source * OF_SOURCE))
         return np.concatenate(parts)
-
-    def draw(self, states: np.ndarray, keep: np.float32) -> None:
-        """What dropout keeps in the next training step, from a state for every sample."""
-        step = np.uint64(OF_TIMESTEP if self.layer.dropout_per == "timestep" else 0)
-        limit = np.uint64(int(float(keep) * (WORD + 1)))
-        self._drop = states.astype(np.uint64), step, limit, np.float32(1) / np.float32(keep)
 
     def _listed(self, source: CsrSpikes) -> tuple[int, CsrSpikes]:
         """The list whose ids the weights see, of what is pooled and what is kept, and how many places back it is."""
@@ -227,10 +181,12 @@ class DenseLayer:
             row[: many * len(value)] = np.tile(value, many)
         return row
 
-    def begin(self, second_threshold: np.float32) -> None:
-        """Before the first timestep of a training step; the second threshold has no meaning for dense spikes."""
-        if self.layer.learned:
-            self._take(self._learned.neuron())
+    def begin(self, given: Mapping[str, np.ndarray]) -> None:
+        super().begin(given)
+        if self.draws:  # what dropout keeps, from a state for every sample
+            step = np.uint64(OF_TIMESTEP if self.layer.dropout_per == "timestep" else 0)
+            keep, states = np.float32(given[keep_of(self.layer.name)][0]), given[random_name(self.layer.name)]
+            self._drop = states.astype(np.uint64), step, np.uint64(int(float(keep) * (WORD + 1))), np.float32(1) / keep
         factor = self.reading.pool[1] * self._drop[3]
         weights = self.tensors["weights"].value[0]
         biases = self._row("bias", max(self._size, self.reading.convolution.made.neurons))
@@ -377,15 +333,13 @@ class DenseLayer:
 
     def _spread(self, q: np.ndarray, wanted: Wanted, begin: int, end: int) -> None:
         """Gradients of spikes that are read one by one."""
-        row = 0
-        for (name, planes, width), lag in zip(self._read, self.lags, strict=True):
-            rows = self.tensors["weights"].value[0, row : row + width]
-            row += width
+        for name, lag, rows in self._read:
             first = max(begin, lag)
             if name in wanted and first < end:
-                made = q[first:end, : self.neurons] @ rows.T
+                made = q[first:end, : self.neurons] @ self.tensors["weights"].value[0, rows].T
                 if self.layer.dropout:
-                    self._drop_rows(made, first, self._offsets[row - width : row])
+                    self._drop_rows(made, first, self._offsets[rows])
+                planes, width = self._planes[name], made.shape[1]
                 channels, positions = (planes.channels, planes.positions) if planes else (width, 1)
                 by_position = made.reshape(-1, channels, positions).transpose(0, 2, 1)
                 wanted[name][0][first - lag : end - lag, :width].reshape(by_position.shape)[:] += by_position

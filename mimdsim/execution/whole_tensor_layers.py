@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +15,14 @@ from mimdsim.execution.whole_tensor_constants import LearnedConstants
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron, constants_of
-from mimdsim.graph.names import Parameter
+from mimdsim.graph.names import Parameter, random_name, second_threshold_of
 from mimdsim.graph.spikes import next_state, scan_starts
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH
+
+if TYPE_CHECKING:
+    from mimdsim.execution.whole_tensor_norms import WholeNorm
 
 
 @dataclass(kw_only=True, eq=False)
@@ -54,33 +57,11 @@ class CsrSpikes:
             bits=np.zeros((places, blocks), np.uint64),
         )
 
-
-@dataclass(kw_only=True, eq=False)
-class Entries:
-    """What every block of a layer lists, as `numerics.fused.whole_linear` says."""
-
-    places: np.ndarray
-    lanes: np.ndarray
-    values: np.ndarray
-    slots: np.ndarray
-    ends: np.ndarray
-
-    @property
-    def arrays(self) -> tuple[Any, ...]:
-        """As kernels take them."""
-        return self.places, self.lanes, self.values, self.slots, self.ends
-
-    @classmethod
-    def room(cls, rows: int, timesteps: int, each: int) -> Entries:
-        """Room for so many entries of each row, a block or a share of one."""
-        most = rows, each
-        return cls(
-            places=np.empty(most, np.int32),
-            lanes=np.empty(most, np.uint8),
-            values=np.empty(most, np.float32),
-            slots=np.empty(most, np.int64),
-            ends=np.zeros((rows, timesteps), np.int64),
-        )
+    def fill(self, counts: np.ndarray, ids: np.ndarray) -> None:
+        """Take other lists, ids end to end; counts [timesteps, batch, 1 or 2]: of true spikes, of all listed."""
+        self.trues[:] = counts[..., 0].reshape(-1)
+        np.cumsum(counts[..., -1], out=self.starts[1:])
+        self.ids[: len(ids)] = ids
 
 
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -118,7 +99,7 @@ class Maps:
             rows = np.stack([np.arange(first, last), ends[:-1], ends[1:]], axis=1)
             weights = np.array([weights for _, _, weights in ordered], np.float32).reshape(-1, neurons)
             sources = np.array([source for _, source, _ in ordered], np.int64)
-            return rows, sources, _in_blocks(weights).reshape(count, len(ordered), 2, WIDTH)
+            return rows, sources, in_blocks(weights).reshape(count, len(ordered), 2, WIDTH)
 
         terms = [
             (int(row), int(column), pair(places, uniform))
@@ -138,16 +119,16 @@ class Maps:
         self.change = sums([each for each in changes if each[2].any()], after, after + states)
         read = [(row, weights[0]) for row, weights in reading if row < states]
         each = np.array([weights for _, weights in read], np.float32).reshape(-1, neurons)
-        self.readout = np.array([row for row, _ in read], np.int64), _in_blocks(each)
+        self.readout = np.array([row for row, _ in read], np.int64), in_blocks(each)
 
 
-def _in_blocks(rows: np.ndarray) -> np.ndarray:
-    """[blocks, rows, WIDTH] from [rows, neurons], zeros beyond the last neuron."""
+def in_blocks(rows: np.ndarray, width: int = WIDTH) -> np.ndarray:
+    """float32[blocks, rows, width] from [rows, neurons], zeros beyond the last neuron."""
     count, neurons = rows.shape
-    blocks = -(-neurons // WIDTH)
-    wide = np.zeros((count, blocks * WIDTH), np.float32)
+    blocks = -(-neurons // width)
+    wide = np.zeros((count, blocks * width), np.float32)
     wide[:, :neurons] = rows
-    return np.ascontiguousarray(wide.reshape(count, blocks, WIDTH).transpose(1, 0, 2))
+    return np.ascontiguousarray(wide.reshape(count, blocks, width).transpose(1, 0, 2))
 
 
 LISTED_SHARE = 1 / 16  # of a layer's neurons, for which there is room at first
@@ -214,79 +195,55 @@ class JoinedSources:
             whole_tensors.append_lists(first, last, lag, row, source.arrays, ends, made.ids)
 
 
-class WholeLayer:
-    """What a layer of any linear neuron, surrogate, truncation and wiring keeps, and its spikes of the last step.
+class LayerInTime:
+    """What a layer of any linear neuron, surrogate and wiring keeps, whether it lists its spikes or sends them dense.
 
-    Potentials are kept only of neurons listed, unless gradients or the loss read all. Gradients of a layer that does
-    not read its own spikes are made a block of neurons at a time, all of whose timesteps stay in a second-level cache
-    from the adjoints to the sums over them; adjoints of others are made of all blocks first.
+    Potentials are kept only of neurons listed, unless gradients or the loss read all. draws: whether `begin` takes
+    generators of its samples. norm: its batch norm.
     """
+
+    draws = False
+    norm: WholeNorm | None = None
 
     def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
         """together: it advances timestep by timestep with layers that it reads and that read it."""
-        self.layer, self.share = layer, share
+        dense, selection = network.spikes == "dense", layer.selection
+        self.layer, self.share, self._together = layer, share, together
         self.timesteps, self.batch = network.timesteps, network.batch
-        self.places = network.timesteps * network.batch
+        self.places, self.blocks = network.timesteps * network.batch, -(-layer.neurons // WIDTH)
         sources = network.sources(layer)
-        lags = [(source.lag or 0) * network.batch for source in sources]
-        self.lags, self.lag = lags, lags[0] if len(lags) == 1 else 0
-        rows = np.cumsum([0, layer.inputs, *(each.neurons for each in sources[1:])]).tolist()
-        self._rows: dict[str, list[tuple[int, int]]] = {each.name: [] for each in sources}
-        for source, lag, row in zip(sources, lags, rows, strict=False):
-            self._rows[source.name].append((lag, row))
-        roles = by_role(layer)
-        state = len(network.optimiser.state)
+        self.lags = [(source.lag or 0) * network.batch for source in sources]
+        self.lag = self.lags[0] if len(sources) == 1 else 0
+        widths = layer.inputs, *(each.neurons for each in sources[1:])
+        rows = (slice(*ends) for ends in pairwise(np.cumsum([0, *widths]).tolist()))  # of the weights
+        self._read = [*zip((one.name for one in sources), self.lags, rows, strict=True)]
+        roles, state = by_role(layer), len(network.optimiser.state)
         self.tensors = {
-            role: Tensor.zeros(every, state, every[0].shape[1] if every[0].constant else WIDTH)
+            role: Tensor.zeros(every, state, every[0].shape[1] if dense or every[0].constant else WIDTH)
             for role, every in roles.items()
         }
         self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
-        self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
-        self.w = self.tensors["weights"].value
-        self.blocks = len(self.w)
         neuron, learns = layer.acting_neuron, bool(layer.learned)
-        selection, by_emission = layer.selection, reads_own_spikes(layer)
-        threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
-        full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
-        wiring = RECURRENCES.index(layer.recurrence)
-        self._together = together
-        self._coupled = together or by_emission or layer.recurrence != "none"
+        self._threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)  # of the reset
+        self._full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
         self._shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
+        self._wiring = RECURRENCES.index(layer.recurrence)
         pulled = neuron.resets and neuron.reset_gradient != "pass"
-        self._how = self._coupled, by_emission, wiring
-        self._back = *self._how, pulled, full, threshold, *self._shape
-        self._fired = threshold if neuron.resets else np.float32(np.inf)
+        self._back: tuple[Any, ...] = self._wiring, pulled, self._full, self._threshold, *self._shape
         self._learned = LearnedConstants(layer, self.batch, self.tensors)
+        self._positions = layer.positions if dense else 0
         self._take(neuron)
-        self._parameters = self.w, self._value("bias"), self._value("recurrent")
-        states = len(neuron.states)
+        self._states = len(neuron.states)
         kept = (
-            (full or not layer.spiking, 1),
-            (learns or (full and matrix), states),
-            (learns or (full and drive), 1),
+            (dense or self._full or not layer.spiking, 1),
+            (learns or (self._full and matrix), self._states),
+            (learns or (self._full and drive), 1),
         )
         self._kept = tuple(aligned((self.places * each, self.blocks, many * WIDTH)) for each, many in kept)
-        many = share.threads if self._coupled else 1  # groups of samples
-        self._groups = list(pairwise(sorted({self.batch * number // many for number in range(many + 1)})))
-        self._most = self.places * WIDTH
-        self._entries = self._room(int(self._most * LISTED_SHARE))
-        own = (self.batch, layer.capacity) if self._coupled else (0, 0)
-        self._begins = np.zeros((self.timesteps, self.batch), np.int64)
-        self._own = self._begins, np.zeros(own, np.int32), np.zeros(own[0], np.int64)
-        at_once = self.blocks if self._coupled else min(share.threads, self.blocks)
-        self._states, self._limits = states, (np.float32(0),) * 3
-        self._held, self._carried = self._hold(at_once), self._carry(at_once)
-        self._q = aligned((at_once, self.timesteps, self.batch * WIDTH))
-
-    def _value(self, role: str) -> np.ndarray:
-        return self.tensors[role].value if role in self.tensors else aligned((self.blocks, 1, WIDTH))
-
-    def _room(self, each: int) -> Entries:
-        return Entries.room(self.blocks * len(self._groups), self.timesteps, max(WIDTH, each))
 
     def _take(self, neuron: LinearNeuron) -> None:
         """Coefficients of the neurons from now on."""
-        maps = Maps(neuron, self.layer.neurons)
+        maps = Maps(neuron, self.layer.columns, self._positions)
         self._ahead, self._maps = maps.ahead, (maps.readout, maps.back, maps.change)
 
     @property
@@ -294,6 +251,52 @@ class WholeLayer:
         """[timesteps, batch, neurons] of the last forward pass, where they are the output."""
         every = self._kept[0].reshape(self.timesteps, self.batch, -1)
         return np.ascontiguousarray(every[..., : self.layer.neurons])
+
+    def begin(self, given: Mapping[str, np.ndarray]) -> None:
+        """Before the first timestep of a training step; given: what is scheduled and drawn, by graph input."""
+        if self.layer.learned:
+            self._take(self._learned.neuron())
+
+
+def room_for_entries(rows: int, timesteps: int, each: int) -> tuple[np.ndarray, ...]:
+    """Entries, as `numerics.fused.whole_linear` says: room for so many of each row."""
+    kinds = np.int32, np.uint8, np.float32, np.int64  # places, lanes, values, slots
+    return *(np.empty((rows, max(WIDTH, each)), kind) for kind in kinds), np.zeros((rows, timesteps), np.int64)
+
+
+class WholeLayer(LayerInTime):
+    """A layer that lists its spikes, with any truncation.
+
+    Gradients of a layer that does not read its own spikes are made a block of neurons at a time, all of whose timesteps
+    stay in a second-level cache from the adjoints to the sums over them; adjoints of others are made of all blocks
+    first.
+    """
+
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
+        super().__init__(network, layer, share, together)
+        self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
+        self.w, by_emission = self.tensors["weights"].value, reads_own_spikes(layer)
+        self.draws = layer.selection.truncation == "random"
+        self._coupled = together or by_emission or layer.recurrence != "none"
+        self._how = self._coupled, by_emission, self._wiring
+        self._back = self._coupled, by_emission, *self._back
+        self._fired = self._threshold if layer.acting_neuron.resets else np.float32(np.inf)
+        self._parameters = self.w, self._value("bias"), self._value("recurrent")
+        many = share.threads if self._coupled else 1  # groups of samples
+        self._groups = list(pairwise(sorted({self.batch * number // many for number in range(many + 1)})))
+        self._most = self.places * WIDTH
+        self._rows = self.blocks * len(self._groups)
+        self._entries = room_for_entries(self._rows, self.timesteps, int(self._most * LISTED_SHARE))
+        own = (self.batch, layer.capacity) if self._coupled else (0, 0)
+        self._begins = np.zeros((self.timesteps, self.batch), np.int64)
+        self._own = self._begins, np.zeros(own, np.int32), np.zeros(own[0], np.int64)
+        at_once = self.blocks if self._coupled else min(share.threads, self.blocks)
+        self._limits = (np.float32(0),) * 3
+        self._held, self._carried = self._hold(at_once), self._carry(at_once)
+        self._q = aligned((at_once, self.timesteps, self.batch * WIDTH))
+
+    def _value(self, role: str) -> np.ndarray:
+        return self.tensors[role].value if role in self.tensors else aligned((self.blocks, 1, WIDTH))
 
     def room(self) -> np.ndarray:
         """Zeros for the gradients of everything listed."""
@@ -305,12 +308,6 @@ class WholeLayer:
         whole_tensors.list_gradient(first, self.spikes.ids, self.spikes.starts, rows, g)
         return g
 
-    def draw(self, generators: np.ndarray) -> None:
-        """Where the scans for spikes start, from the generators of the samples, which move on."""
-        for t in range(self.timesteps):
-            generators[:] = next_state(generators)
-            self._begins[t] = scan_starts(generators, self.layer.neurons)
-
     def _hold(self, blocks: int) -> tuple[np.ndarray, np.ndarray]:
         """What so many blocks hold from one timestep to the next."""
         return self._carry(blocks), np.zeros((2, blocks, self.batch), np.uint64)
@@ -319,11 +316,16 @@ class WholeLayer:
         """States of so many blocks, or their adjoints."""
         return aligned((blocks * self.batch * self._states * WIDTH,))
 
-    def begin(self, second_threshold: np.float32) -> None:
-        """Before the first timestep of a training step."""
+    def begin(self, given: Mapping[str, np.ndarray]) -> None:
+        super().begin(given)
         layer, threshold, none = self.layer, np.float32(self.layer.selection.threshold), np.float32(np.inf)
-        if layer.learned:
-            self._take(self._learned.neuron())
+        scheduled = given.get(second_threshold_of(layer.name), (layer.selection.second_threshold,))
+        second_threshold = np.float32(scheduled[0])
+        if self.draws:  # where scans start; the generators of the samples move on
+            generators = given[random_name(layer.name)]
+            for t in range(self.timesteps):
+                generators[:] = next_state(generators)
+                self._begins[t] = scan_starts(generators, layer.neurons)
         # of spikes that nobody reads, the entries say which neurons were reset; none is listed
         self._limits = self._fired, threshold, second_threshold
         if not layer.spiking:
@@ -333,7 +335,8 @@ class WholeLayer:
         """Timesteps first..last-1, from the spikes of what it reads. Of layers that advance together, true spikes are
         listed. Returns whether there was room: there will be more, from the first timestep on."""
         if not self._advance(source, (first, last)):
-            self._entries = self._room(min(self._most, 2 * self._entries.places.shape[1]))
+            more = min(self._most, 2 * self._entries[0].shape[1])
+            self._entries = room_for_entries(self._rows, self.timesteps, more)
             return False
         if self._together:
             whole_tensors.list_true(first * self.batch, self._own[1], self._own[2], *self.spikes.arrays)
@@ -343,7 +346,7 @@ class WholeLayer:
         """All lists, after the last timestep."""
         layer, made, threshold = self.layer, self.spikes, np.float32(self.layer.selection.threshold)
         capacity = layer.capacity if layer.spiking else 0
-        entries, groups = self._entries.arrays, len(self._groups)
+        entries, groups = self._entries, len(self._groups)
 
         def timesteps(first: int, last: int) -> None:
             whole_linear.join(first, last, groups, self._begins, threshold, self._shape, entries, made.arrays)
@@ -355,7 +358,7 @@ class WholeLayer:
         """Entries of these timesteps; whether there was room for them."""
         how, many, enough = (*self._how, self.lag), len(self._groups), []
         given = self.layer.neurons, self._parameters, source.arrays, self._ahead, self._limits
-        entries, kept = self._entries.arrays, self._kept
+        entries, kept = self._entries, self._kept
 
         def shares(first: int, last: int) -> None:
             held = self._held if self._coupled else self._hold(1)
@@ -370,9 +373,7 @@ class WholeLayer:
     def go_back(self, t: int, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the currents of a timestep, those of the timestep after being made; wanted: as of `backward`."""
         self._adjoint(0, self._q, g, (t, t + 1))
-        for name, (into, lists) in wanted.items():
-            for place in self._rows[name]:
-                self._input_gradients(0, self._q, place, lists, into, (t, t + 1))
+        self._give(0, self._q, wanted, (t, t + 1))
 
     def backward(self, source: CsrSpikes, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the parameters from those of what is listed, or of potentials that are the output.
@@ -397,9 +398,7 @@ class WholeLayer:
             if not self._coupled:
                 self._adjoint(begin, q, g, times)
             self._add_gradients(begin, q, by_id)
-            for name, (into, lists) in wanted.items():
-                for place in self._rows[name]:
-                    self._input_gradients(begin, q, place, lists, into, times)
+            self._give(begin, q, wanted, times)
         if self.layer.learned:
             self._learned.backward()
 
@@ -423,7 +422,7 @@ class WholeLayer:
                 low, made = (begin, q) if self._coupled else (begin + first, q[first:last])
                 carried = self._carried if self._coupled else self._carried[first * each : last * each]
                 of = times, self._groups[group], (group, many), self._back, self._maps, recurrent, lists
-                whole_linear.adjoint(low, *of, self._entries.arrays, given, self._kept, carried, learned, made)
+                whole_linear.adjoint(low, *of, self._entries, given, self._kept, carried, learned, made)
 
         self.share(many if self._coupled else len(q), shares)
 
@@ -434,37 +433,29 @@ class WholeLayer:
             for number in range(first, last):
                 each, block = q[number], begin + number
                 for role, (columns, rows) in by_id.items():
-                    whole_tensors.weight_gradient_block(columns, rows, flat(each), flat(gradients[role][block]))
+                    whole_tensors.weight_gradient_block(
+                        columns, rows, each.reshape(-1), gradients[role][block].reshape(-1)
+                    )
                 if self.layer.recurrence == "one_to_one" and "recurrent" in self.learning:
-                    own = len(self._groups), self._entries.arrays, each, gradients["recurrent"][block, 0]
+                    own = len(self._groups), self._entries, each, gradients["recurrent"][block, 0]
                     whole_linear.own_row_gradient(block, *own)
                 if self.layer.bias and "bias" in self.learning:
-                    whole_linear.bias_gradient(each.reshape(-1, WIDTH), gradients["bias"][block, 0])
+                    gradients["bias"][block, 0] += each.reshape(-1, WIDTH).sum(axis=0)
 
         self.share(len(q), blocks)
 
-    def _input_gradients(
-        self,
-        begin: int,
-        q: np.ndarray,
-        read: tuple[int, int],
-        lists: CsrSpikes,
-        into: np.ndarray,
-        times: Times,
-    ) -> None:
-        """Add those of what is listed by a source, read so many places back by weights from this row on."""
+    def _give(self, begin: int, q: np.ndarray, wanted: Wanted, times: Times) -> None:
+        """Add gradients of what is listed by sources, read at these timesteps."""
         origin, end = (t * self.batch for t in times)
+        for name, lag, rows in self._read:
+            if name in wanted:
+                into, lists = wanted[name]
+                given = lag, rows.start, self.w[begin : begin + len(q)], lists.ids, lists.starts, q, into
 
-        def places(first: int, last: int) -> None:
-            given = self.w[begin : begin + len(q)], lists.ids, lists.starts, q, into
-            whole_tensors.input_gradient_places(origin + first, origin + last, *read, *given)
+                def places(first: int, last: int, given: tuple[Any, ...] = given) -> None:
+                    whole_tensors.input_gradient_places(origin + first, origin + last, *given)
 
-        self.share(end - origin, places)
-
-
-def flat(array: np.ndarray) -> np.ndarray:
-    """The same memory as one axis."""
-    return array.reshape(-1)
+                self.share(end - origin, places)
 
 
 class PublishedLayer(WholeLayer):
@@ -477,7 +468,7 @@ class PublishedLayer(WholeLayer):
     def _advance(self, source: CsrSpikes, times: Times) -> bool:
         neuron, enough = constants_of(self.layer.linear), []
         constants = neuron.decay, neuron.scale, *self._limits[1:]
-        given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries.arrays)
+        given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries)
 
         def blocks(first: int, last: int) -> None:
             enough.append(whole_tensors.forward_blocks(first, last, *given))
@@ -490,7 +481,7 @@ class PublishedLayer(WholeLayer):
 
         def blocks(first: int, last: int) -> None:
             for number in range(first, last):
-                of = self.batch, masked, *factors, self._entries.arrays, g
+                of = self.batch, masked, *factors, self._entries, g
                 whole_tensors.adjoint(begin + number, *of, q[number])
 
         self.share(len(q), blocks)

@@ -17,7 +17,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets.training import update_codelet
 from mimdsim.execution.execute import Shares
 from mimdsim.execution.whole_tensor_dense import DenseLayer
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, WholeLayer, layer_of
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, WholeLayer, in_blocks, layer_of
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import (
@@ -30,16 +30,13 @@ from mimdsim.graph.names import (
     Parameter,
     after,
     gradient_of,
-    keep_of,
     listed,
     penalty_of,
     random_name,
-    second_threshold_of,
 )
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics import training as updates
-from mimdsim.numerics.fused import whole_dense as kernels_of_dense
 from mimdsim.numerics.fused import whole_tensors as kernels
 from mimdsim.numerics.sparse import losses
 from mimdsim.program import RecordedActivity
@@ -163,12 +160,7 @@ class WholeTensors:
     def generators(self) -> dict[str, int]:
         """Graph inputs that hold the generators of layers that drop spikes at random or have dropout, and their
         samples."""
-        sparse = self.network.spikes == "sparse"
-        random = (
-            layer.selection.truncation == "random" if sparse else layer.dropout > 0 for layer in self.network.layers
-        )
-        layers = (layer for layer, drawn in zip(self.network.layers, random, strict=True) if drawn)
-        return {random_name(layer.name): self.network.batch for layer in layers}
+        return {random_name(name): self.network.batch for name, each in self._layers.items() if each.draws}
 
     @property
     def memory(self) -> tuple[str, ...]:
@@ -208,30 +200,29 @@ class WholeTensors:
                 raise MappingError(
                     f"'{next(iter(lists))}' alone says nothing: write input.ids and input.counts at once"
                 )
-            ids, counts = (np.ascontiguousarray(lists[name], np.int32) for name in LISTS)
-            self._check_input(ids, counts)
-            kernels.lists_of_padded(ids, counts, self._input.starts, self._input.trues, self._input.ids)
+            ids, counts = (np.asarray(lists[name], np.int32) for name in LISTS)
+            self._input.fill(counts, self._checked(ids, counts))
         if dense is not None:
-            rows = np.ascontiguousarray(dense, np.float32).reshape(-1, self.network.inputs)
-            if ((rows != 0) & (rows != 1)).any():
+            fired = np.asarray(dense, np.float32)
+            if ((fired != 0) & (fired != 1)).any():
                 raise MappingError("'input' must be spikes, zeros and ones; other values do not run as whole tensors")
-            kernels_of_dense.list_dense(rows, *self._input.arrays)
+            self._input.fill(np.count_nonzero(fired, axis=2)[..., None], np.nonzero(fired)[2])
         for name, value in values.items():
             if name in self._given:
                 self._given[name][:] = value
             elif name not in lists and value is not dense:
                 _, placed = self._placed(name)
-                blocks = np.zeros_like(placed, order="C")
-                kernels.into_blocks(np.ascontiguousarray(value, np.float32), blocks)
-                placed[:] = blocks
+                placed[:] = in_blocks(np.asarray(value), placed.shape[2])
 
-    def _check_input(self, ids: np.ndarray, counts: np.ndarray) -> None:
+    def _checked(self, ids: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """The ids that are listed, one after another; raises MappingError for those that the input does not have."""
         capacity, inputs = min(self.network.input_capacity, ids.shape[2]), self.network.inputs
         if counts.min(initial=0) < 0 or counts.max(initial=0) > capacity:
             raise MappingError(f"input.counts must be 0 to {capacity}, given {counts.min()} to {counts.max()}")
         listed = ids[np.arange(ids.shape[2]) < counts[..., 1:]]
         if listed.size and (listed.min() < 0 or listed.max() >= inputs):
             raise MappingError(f"input.ids must be 0 to {inputs - 1}, given {listed.min()} to {listed.max()}")
+        return listed
 
     def _shape(self, name: str) -> tuple[int, ...]:
         network = self.network
@@ -257,9 +248,8 @@ class WholeTensors:
         if name in plain:
             return plain[name].copy()
         parameter, blocks = self._readable.get(name) or self._placed(name)
-        matrix = np.empty(parameter.shape, np.float32)
-        kernels.from_blocks(np.ascontiguousarray(blocks), matrix)
-        return matrix
+        rows, neurons = parameter.shape
+        return blocks.transpose(1, 0, 2).reshape(rows, -1)[:, :neurons].copy()
 
     def activity(self) -> RecordedActivity:
         """Spikes of the last training step, padded to the capacities, and how many were dropped."""
@@ -283,14 +273,8 @@ class WholeTensors:
 
     def run(self, phases: Collection[str] = ("forward", "loss", "backward", "update")) -> None:
         """One training step, or the first of its phases."""
-        for name, each in self._layers.items():
-            selection = each.layer.selection
-            if isinstance(each, WholeLayer) and selection.truncation == "random":
-                each.draw(self._given[random_name(name)])
-            elif isinstance(each, DenseLayer) and each.layer.dropout:
-                each.draw(self._given[random_name(name)], np.float32(self._given[keep_of(name)][0]))
-            second = self._given.get(second_threshold_of(name), (selection.second_threshold,))
-            each.begin(np.float32(second[0]))
+        for each in self._layers.values():
+            each.begin(self._given)
         for names in self._components:
             while not all(self._advance(names, *times) for times in self._times(names)):
                 pass  # from the first timestep on, with more room
@@ -309,7 +293,7 @@ class WholeTensors:
             for tensor in self._trained:
                 update(self.network, tensor, float(rate[0]), self._given[TRAINING_STEP], self._share)
             for each in self._layers.values():
-                if isinstance(each, DenseLayer) and each.norm:
+                if each.norm:
                     each.norm.move_averages()
 
     def _judge(self) -> np.ndarray:
@@ -420,11 +404,8 @@ class WholeLoss:
             targets = float(about.correct), float(about.incorrect), float(about.timesteps)
             losses.squared_error(pooled, labels, self.losses, gradient, samples, *targets)
         else:
-            given = pooled, labels, self.losses, gradient, samples, float(about.scale)
-            if pooled.ndim == 3:
-                losses.weighted_by_timestep(*given, float(about.weight))
-            else:
-                losses.cross_entropy(*given)
+            numbers = float(about.scale), float(about.weight)
+            losses.cross_entropy(pooled, labels, self.losses, gradient, samples, *numbers)
         spread: np.ndarray = OPERATIONS["spread_classes"].evaluate(each, gradient)[0]
         return spread
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import eq, ge, gt, itemgetter, le, lt, ne
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 import numpy as np
 import torch
 
-from mimdsim.frameworks.neurons import SAME_SURROGATE, refusal
+from mimdsim.frameworks.neurons import nearest_surrogate
 from mimdsim.frameworks.origins import Made, Read, Step
-from mimdsim.graph.surrogates import SURROGATES, half_width
 
 ADD, SUBTRACT, TIMES, OVER = "+", "-", "*", "/"
 BINARY = {
@@ -27,9 +26,6 @@ COMPARES = {"gt": ">", "greater": ">", "ge": ">=", "greater_equal": ">=", "lt": 
             "less_equal": "<=", "eq": "==", "ne": "!="}  # fmt: skip
 CLAMPS = {"clamp": (None, None), "clip": (None, None), "hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}
 WHOLE = {"bool", "int", "long", "to", "type", "type_as"}  # of numbers that are whole already, without a gradient
-
-WIDEST = 1e3  # slope times x, of what is the same everywhere
-FINE = np.geomspace(1e-4, 300, 200)  # from the threshold
 
 
 def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: list[Any]) -> Made | None:
@@ -168,38 +164,10 @@ def step_of(function: Callable[[torch.Tensor], Any]) -> Step | None:
                 low, high = (low, middle) if value else (middle, high)
             threshold = round(high, 7)
 
-            def derivative(x: Any) -> np.ndarray:
-                return at(np.asarray(x) + threshold)[1]
+            def derivative(x: np.ndarray) -> np.ndarray:
+                return at(x + threshold)[1]
 
-            near = derivative([1e-6, 2e-6])
-            peak = float(2 * near[0] - near[1])
-            inside, beyond = 1e-6, 1e3
-            while peak > 0 and beyond - inside > 1e-10 * beyond:  # where it is half as high
-                middle = (inside + beyond) / 2
-                above = float(derivative([middle, middle])[0]) > peak / 2
-                inside, beyond = (middle, beyond) if above else (inside, middle)
-            found = derivative(np.concatenate([FINE, -FINE]))
+            name, slope, factor = nearest_surrogate("a spike", derivative, scaled=True)
     except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError):
         return None
-    name, slope, factor = _nearest(found, peak, inside)
     return Step(threshold=threshold, surrogate=name, slope=slope, factor=factor)
-
-
-def _nearest(found: np.ndarray, peak: float, half: float) -> tuple[str, float, float]:
-    """The surrogate that has these values at FINE, its slope and a factor; half: where it is half as high as at 0."""
-    tried, places = [], np.concatenate([FINE, -FINE])
-    for name in sorted(SURROGATES, key=half_width, reverse=True):  # a wide box looks like what is the same everywhere
-        slope = float(f"{min(half_width(name), WIDEST) / half:.6g}")
-        at_0 = float(SURROGATES[name].derivative(np.zeros(1), slope)[0])
-        factor = float(f"{peak / at_0:.6g}")
-        values = factor * SURROGATES[name].derivative(places, slope)
-        if name in ("boxcar", "triangular"):  # which end where rounding says
-            values = np.where(np.abs(np.abs(places) * slope - (0.5 if name == "boxcar" else 1)) < 1e-4, found, values)
-        tried.append((float(np.abs(values - found).max() / max(peak, 1e-30)), name, slope, factor))
-    off, name, slope, factor = (
-        min(tried, key=itemgetter(0)) if np.isfinite(found).all() and peak > 0 else (np.inf, "", 0.0, 0.0)
-    )
-    if not off <= SAME_SURROGATE:
-        near = f"; nearest: {name} with slope {slope:g} times {factor:g}, off by up to {off:.2g}" if name else ""
-        raise refusal(f"a spike: its surrogate gradient is none of {', '.join(SURROGATES)}, times a factor{near}")
-    return name, slope, factor

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from mimdsim.frameworks.cells import reading_of
 from mimdsim.frameworks.neurons import Reading, neuron_key, refusal
 from mimdsim.frameworks.planes import keys_of
 from mimdsim.frameworks.recording import Recorded
@@ -16,7 +15,7 @@ from mimdsim.frameworks.torch_layers import (
     divisor_of,
     functions_in,
     mostly_delayed,
-    names_of,
+    named,
     read_by,
     returned_by,
     sources_in,
@@ -27,8 +26,9 @@ from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload.description.sections import STEADY
-from mimdsim.workload.interchange.importing import random_table
+from mimdsim.workload.interchange.importing import EVERY_GRADIENT, random_table, without_lists
 
+SAME = 1e-4  # of the largest: PyTorch computes in float32
 LOSSES: dict[str, dict[str, Any]] = {
     "ce_count_loss": {"loss": "cross_entropy", "reading": "sum"},
     "ce_rate_loss": {"loss": "cross_entropy", "reading": "every", "over_timesteps": "mean"},
@@ -53,17 +53,20 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         "recurrence": [_recurrence(layer) for layer in layers],
         "bias": [bool(layer.biases or layer.norm or layer.recurrent_bias) for layer in layers],
         "delay": int(mostly_delayed(layers)),
-        "second_threshold": NONE,
-        "output_second_threshold": NONE,
+        **EVERY_GRADIENT,
     }
-    names = names_of(layers)
+    names = [name for name, _ in named(layers)]
     own = {name: each.written for name, each in zip(names, readings, strict=True) if each.written}
     if own:
         made["neuron"] = [
             f"neuron_of_{name}" if name in own else each.model for name, each in zip(names, readings, strict=True)
         ]
         made["cells"] = {
-            f"neuron_of_{name}": {"equations": list(each.texts), "learned": dict.fromkeys(each.rows, 0.0)}
+            f"neuron_of_{name}": {
+                "equations": list(each.texts),
+                "learned": dict.fromkeys(each.rows, 0.0),
+                **({"shared": list(each.shared)} if each.shared else {}),
+            }
             for name, each in own.items()
         }
     for before, name, layer in zip((INPUT, *names), names, layers, strict=False):
@@ -90,7 +93,8 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
     made |= _dropout(layers) | _norms(layers)
     sums = any(len(source.terms) > 1 for layer in layers for source in layer.sources)
     dense = sums or made.keys() & {"convolutions", "dropout", "batch_norm"} or any(map(_sends_numbers, readings))
-    return made | ({"spikes": "dense"} if dense else {})
+    made |= {"spikes": "dense"} if dense else {}
+    return without_lists(made)
 
 
 def _sends_numbers(reading: Reading) -> bool:
@@ -126,9 +130,6 @@ def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
     if not ways:
         return {}
     return {"dropout": [each.share if each else 0.0 for each in found], "dropout_per": ways[0]}
-
-
-NONE = -100.0  # a second threshold that every potential is above: gradients of all neurons, as PyTorch's
 
 
 def _recurrence(layer: TorchLayer) -> str:
@@ -182,6 +183,26 @@ def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: b
     if not found:
         raise refusal(f"the output is neither all of what '{calls.name}' made nor a reading of it; return one of these")
     return found
+
+
+def reading_of(returned: np.ndarray, outputs: np.ndarray, functions: Collection[str]) -> str:
+    """How the outputs [timesteps, batch, classes] of a layer are read where a module returns this, made of them by
+    these functions; '' where it returns neither all of them nor a reading of them."""
+    readings = {
+        "last": outputs[-1],
+        "mean": outputs.mean(axis=0),
+        "sum": outputs.sum(axis=0),
+        "max": outputs.max(axis=0),
+    }
+    every = {"sum of all": outputs, "sum of all, by sample": outputs.swapaxes(0, 1)}
+    said = {{"amax": "max", "add": "sum"}.get(each, each) for each in functions}  # several may agree on the example
+    for name, values in sorted({**readings, **every}.items(), key=lambda each: each[0] not in said):
+        same = values.shape == returned.shape and bool(
+            np.abs(values - returned).max() <= SAME * max(float(np.abs(values).max()), SAME)
+        )
+        if same:
+            return name if name in readings else "sum"
+    return ""
 
 
 def objective(

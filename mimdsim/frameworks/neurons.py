@@ -17,21 +17,19 @@ import numpy as np
 import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.frameworks import cells
 from mimdsim.graph import OPERATIONS
 from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.linear_neurons import RESET_GRADIENTS, Gradient, LinearNeuron
 from mimdsim.graph.neuron_models import neuron_of
-from mimdsim.graph.surrogates import SURROGATES
+from mimdsim.graph.surrogates import SURROGATES, half_width
 
 Parameters = dict[str, Any]
 TIMESTEPS, BATCH = 12, 5  # of what a reading is compared on
 SAME = 1e-6  # relative: parameters are float32 in the frameworks
-PROBES = np.array([-2.0, -0.7, -0.31, -0.11, -0.03, -0.004, 0.004, 0.03, 0.11, 0.31, 0.7, 2.0])  # u - threshold
-WIDE = 0.31
+WIDEST = 1e3  # slope times x, of what is the same everywhere
+FINE = np.geomspace(1e-4, 300, 200)  # from the threshold, as parts of where it is half as high
 SAME_SURROGATE = 1e-4
 SAME_GRADIENT = 1e-5  # relative: spikes, and with them their gradients, are float32 in some of the frameworks
-DIGITS = 5  # of a slope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +66,8 @@ class Reading:
         return neuron_of(self.model, self.parameters, reset=self.reset, reset_gradient=self.reset_gradient)
 
 
-# (spikes or potentials, potentials or None), each [timesteps, batch, neurons], of currents of that shape
-Run = Callable[[torch.nn.Module, torch.Tensor], tuple[torch.Tensor, torch.Tensor | None]]
+# spikes or potentials [timesteps, batch, neurons] of currents of that shape
+Run = Callable[[torch.nn.Module, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +94,6 @@ def number(value: Any, *, every: bool = False) -> float | tuple[float, ...]:
     array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64).reshape(-1)
     alike = array.size == 1 or (not every and np.all(array == array[0]))
     return float(array[0]) if alike else tuple(map(float, array))
-
-
-def _is_learned(module: Any, name: str) -> bool:
-    held = getattr(module, name, None)
-    return isinstance(held, torch.nn.Parameter) and held.requires_grad
 
 
 # ---- snnTorch
@@ -132,7 +125,8 @@ def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
         for name in ("alpha", "beta"):
             if name in held:
                 held[name] = held[name].clamp(0, 1)
-        learned = {name: name for name in held if _is_learned(module, name)}
+        trained = {name for name, each in module.named_parameters(recurse=False) if each.requires_grad}
+        learned = {name: name for name in held if name in trained}
         reading = Reading(
             model=model,
             parameters={name: number(value, every=name in learned) for name, value in held.items()},
@@ -154,26 +148,17 @@ class _Nothing(torch.nn.Module):  # type: ignore[misc]
         return 0 * spikes
 
 
-def _run_snntorch(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _run_snntorch(module: Any, currents: torch.Tensor) -> torch.Tensor:
     module.init_hidden, module.output = False, True
     if hasattr(module, "recurrent"):
         module.recurrent = _Nothing()
     for state in SNNTORCH_STATES:
         if hasattr(module, state):
             setattr(module, state, torch.zeros(0, dtype=currents.dtype))
-    made = [module(current) for current in currents]
-    return torch.stack([each[0] for each in made]), torch.stack([each[-1] for each in made])
+    return torch.stack([module(current)[0] for current in currents])
 
 
 # ---- Norse
-
-
-def _norse_problems(module: Any) -> Iterator[str]:
-    if hasattr(module, "recurrent_weights") and not module.autapses:
-        yield (
-            "keeps neurons from exciting themselves (autapses=False), which is not among the recurrences here; "
-            "nearest: autapses=True"
-        )
 
 
 def _norse(model: str, *names: str, spiking: bool = True) -> Callable[[Any], Reading]:
@@ -196,26 +181,56 @@ def _norse(model: str, *names: str, spiking: bool = True) -> Callable[[Any], Rea
     return read
 
 
-def _run_norse(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _norse_iaf(module: Any) -> Reading:
+    parameters = {"v_threshold": number(module.p.v_th), "v_reset": number(module.p.v_reset)}
+    return Reading(model="if", parameters=parameters, reset="zero")
+
+
+def _run_norse(module: Any, currents: torch.Tensor) -> torch.Tensor:
     if hasattr(module, "recurrent_weights"):
         size = currents.shape[-1]
         del module.input_weights, module.recurrent_weights
         module.input_weights = torch.eye(size, dtype=currents.dtype)
         module.recurrent_weights = torch.zeros(size, size, dtype=currents.dtype)
     if any(kind.__name__ in ("SNN", "SNNRecurrent") for kind in type(module).__mro__):
-        return module(currents)[0], None
+        sent: torch.Tensor = module(currents)[0]
+        return sent
     state, made = None, []
     for current in currents:
         sent, state = module(current, state)
         made.append(sent)
-    return torch.stack(made), None
+    return torch.stack(made)
 
 
 # ---- PyTorch's own
 
 
+def _cell_problems(module: Any) -> Iterator[str]:
+    """Options of a cell that nothing here stands for."""
+    if getattr(module, "bidirectional", False):
+        yield "runs in both directions (bidirectional=True); nearest: one direction"
+    if getattr(module, "num_layers", 1) > 1 and module.dropout:
+        yield "has dropout between its layers; nearest: torch.nn.Dropout between modules of one layer each"
+    if getattr(module, "proj_size", 0):
+        yield "projects its outputs (proj_size); nearest: torch.nn.Linear after it"
+
+
 def _cells(model: str, module: Any) -> Reading:
-    return Reading(**cells.cell_fields(module, model))
+    """A module over a sequence, or one timestep."""
+    in_time = hasattr(module, "num_layers")
+    end = "_l0" if in_time else ""
+    return Reading(
+        model="rnn_relu" if getattr(module, "nonlinearity", "") == "relu" else model,
+        parameters={},
+        reset="",
+        reset_gradient="",
+        in_time=in_time,
+        batch_first=in_time and module.batch_first,
+        weights=f"weight_ih{end}",
+        recurrent=f"weight_hh{end}",
+        bias=f"bias_ih{end}" if module.bias else "",
+        recurrent_bias=f"bias_hh{end}" if module.bias else "",
+    )
 
 
 # ---- SpikingJelly
@@ -227,26 +242,26 @@ def _spikingjelly_problems(module: Any) -> Iterator[str]:
             yield f"learns its constant '{name}', which is fixed here"
 
 
-def _spikingjelly(module: Any, model: str, **parameters: Any) -> Reading:
-    zero = module.v_reset is not None
-    # it fires at its threshold, models here above theirs: above what float32 has just below
-    threshold = float(np.nextafter(np.float32(module.v_threshold), np.float32(0)))
-    return Reading(
-        model=model,
-        parameters=parameters | {"v_threshold": threshold, "v_reset": float(module.v_reset or 0.0)},
-        reset="zero" if zero else "subtract",
-        in_time=module.step_mode == "m",
-    )
+def _spikingjelly(model: str, **constants: float) -> Callable[[Any], Reading]:
+    """A reader of a class with these constants, and with `tau` and `decay_input` where it has them; w: what
+    ParametricLIFNode learns, whose sigmoid is a share."""
 
+    def read(module: Any) -> Reading:
+        held = {name: float(getattr(module, name)) for name in ("tau", "decay_input") if hasattr(module, name)}
+        learns = hasattr(module, "w")
+        share = {"share": float(module.w.detach().double().sigmoid())} if learns else {}
+        # it fires at its threshold, models here above theirs: above what float32 has just below
+        threshold = float(np.nextafter(np.float32(module.v_threshold), np.float32(0)))
+        limits = {"v_threshold": threshold, "v_reset": float(module.v_reset or 0.0)}
+        return Reading(
+            model=model,
+            parameters={**share, **held, **constants, **limits},
+            reset="subtract" if module.v_reset is None else "zero",
+            in_time=module.step_mode == "m",
+            learned={"share": "w"} if learns and module.w.requires_grad else {},
+        )
 
-def _spikingjelly_lif(module: Any) -> Reading:
-    return _spikingjelly(module, "spikingjelly_lif", tau=float(module.tau), decay_input=float(module.decay_input))
-
-
-def _spikingjelly_plif(module: Any) -> Reading:
-    share = float(module.w.detach().double().sigmoid())
-    reading = _spikingjelly(module, "spikingjelly_plif", share=share, decay_input=float(module.decay_input))
-    return replace(reading, learned={"share": "w"} if module.w.requires_grad else {})
+    return read
 
 
 def _reader_problems(module: Any) -> Iterator[str]:
@@ -264,11 +279,11 @@ def _spikingjelly_reader(module: Any) -> Reading:
     )
 
 
-def _run_spikingjelly(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _run_spikingjelly(module: Any, currents: torch.Tensor) -> torch.Tensor:
     if hasattr(module, "reset"):
         module.reset()
     module.step_mode = "s"
-    return torch.stack([module(current) for current in currents]), None
+    return torch.stack([module(current) for current in currents])
 
 
 _NORSE = ("tau_mem_inv", "v_leak", "v_th", "v_reset")
@@ -285,28 +300,26 @@ NEURONS: dict[str, Reader] = {
             "RSynaptic": _snntorch("synaptic", "alpha", "beta"),
             "Alpha": _snntorch("alpha", "alpha", "beta"),
         }),
-        ("norse", _run_norse, _norse_problems, {
+        ("norse", _run_norse, lambda module: iter(()), {
             **dict.fromkeys(("LIFCell", "LIF", "LIFRecurrentCell", "LIFRecurrent"), _norse("norse_lif", *_LIF)),
             "LIFBoxCell": _norse("norse_lif_box", *_NORSE),
+            "IAFCell": _norse_iaf,
             **dict.fromkeys(("LSNNCell", "LSNN", "LSNNRecurrentCell", "LSNNRecurrent"), _norse("norse_lsnn", *_LSNN)),
             **dict.fromkeys(("LICell", "LI"), _norse("norse_lif", *_READ_OUT, spiking=False)),
         }),
         ("spikingjelly", _run_spikingjelly, _spikingjelly_problems, {
-            "LIFNode": _spikingjelly_lif,
-            "ParametricLIFNode": _spikingjelly_plif,
-            "IFNode": lambda module: _spikingjelly(module, "if", r=1.0),
+            "LIFNode": _spikingjelly("spikingjelly_lif"),
+            "ParametricLIFNode": _spikingjelly("spikingjelly_plif"),
+            "IFNode": _spikingjelly("if", r=1.0),
         }),
-        ("spikingjelly", lambda module, currents: (torch.stack(module(currents)), None), _reader_problems, {
+        ("spikingjelly", lambda module, currents: torch.stack(module(currents)), _reader_problems, {
             "NonSpikingLIFNode": _spikingjelly_reader,
         }),
     )
     for name, read in readers.items()
 }  # fmt: skip
 NEURONS |= {
-    f"torch.{kind}{cell}": Reader(
-        read=partial(_cells, kind.lower()),
-        problems=cells.problems,
-    )
+    f"torch.{kind}{cell}": Reader(read=partial(_cells, kind.lower()), problems=_cell_problems)
     for kind in ("GRU", "LSTM", "RNN")
     for cell in ("", "Cell")
 }
@@ -346,72 +359,56 @@ def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width
     return replace(reading, reset_gradient=_reset_gradient(where, run, plain, reading, width))
 
 
-def _run_copy(run: Run, module: torch.nn.Module, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-    return run(copy.deepcopy(module), currents)
-
-
 def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeuron, width: int) -> tuple[str, float]:
     """The record of SURROGATES that has the derivative of a spike by its potential, and its slope."""
     after, gain = impulse(neuron)  # timesteps until a current reaches the potential, and what it adds there
-    currents = torch.zeros(after + 1, len(PROBES), width, dtype=torch.float64)
     start = float(run_neuron(neuron, np.zeros((after + 1, 1, neuron.neurons)))[1][-1].flat[0])
-    currents[0] = torch.tensor((PROBES + neuron.threshold - start) / gain)[:, None]
-    currents.requires_grad_()
-    spikes, _ = _run_copy(run, module, currents)
-    if not spikes.requires_grad:
-        raise refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
-    spikes[after, :, 0].sum().backward()
-    assert currents.grad is not None
-    found = currents.grad[0, :, 0].numpy() / gain
-    return nearest_surrogate(where, found)
+
+    def derivative(x: np.ndarray) -> np.ndarray:
+        currents = torch.zeros(after + 1, len(x), width, dtype=torch.float64)
+        currents[0] = torch.tensor((x + neuron.threshold - start) / gain)[:, None]
+        currents.requires_grad_()
+        spikes = run(copy.deepcopy(module), currents)
+        if not spikes.requires_grad:
+            raise refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
+        spikes[after, :, 0].sum().backward()
+        assert currents.grad is not None
+        found: np.ndarray = currents.grad[0, :, 0].numpy() / gain
+        return found
+
+    return nearest_surrogate(where, derivative, scaled=False)[:2]
 
 
-def nearest_surrogate(where: str, found: np.ndarray) -> tuple[str, float]:
-    """The record of SURROGATES that has these values at PROBES, and its slope; raises DescriptionError for none."""
-    best = min(
-        ((_surrogate_error(name, slope, found), name, slope) for name, slope in _candidate_slopes(found)),
-        default=(np.inf, "", 0.0),
-    )
-    if best[0] > SAME_SURROGATE:
-        near = f"; nearest: {best[1]} with slope {best[2]:g}, off by up to {best[0]:.2g}" if best[1] else ""
-        raise refusal(f"{where}: its surrogate gradient is none of {', '.join(SURROGATES)}{near}")
-    return best[1], float(f"{best[2]:.{DIGITS}g}")
-
-
-def _candidate_slopes(found: np.ndarray) -> Iterator[tuple[str, float]]:
-    """Every surrogate with the slope that it would have, from its values at PROBES."""
-    peak, at = float(found.max()), int(np.argmin(np.abs(PROBES)))
-    middle, x = float(found[at]), abs(float(PROBES[at]))
-    if not (np.isfinite(found).all() and middle > 0):
-        return
-    yield "straight_through", 1.0
-    far = int(np.argmin(np.abs(PROBES - WIDE)))  # its peak is 1 with every slope
-    if 0 < found[far] < 1:
-        yield "superspike", (1 / np.sqrt(found[far]) - 1) / WIDE
-    for scale in np.unique([peak, middle]):
-        yield "boxcar", float(scale)
-    # peaks are at 0, between probes: solved for the slope that gives the nearest two
-    for name in SURROGATES.keys() - {"straight_through", "superspike", "boxcar"}:
-        at_0 = float(SURROGATES[name].derivative(np.zeros(1), 1.0)[0])
-        yield name, _solve_slope(name, middle / at_0, middle, x)
-
-
-def _solve_slope(name: str, slope: float, wanted: float, x: float) -> float:
-    """The slope with which the derivative at x is `wanted`, by Newton's method from one that is near."""
-    derivative, at = SURROGATES[name].derivative, np.array([x])
-    for _ in range(30):
-        value, moved = (float(derivative(at, each)[0]) for each in (slope, slope * 1.000001))
-        rise = (moved - value) / (slope * 1e-6)
-        if rise == 0 or not np.isfinite(slope):
-            break
-        slope -= (value - wanted) / rise
-    return slope
-
-
-def _surrogate_error(name: str, slope: float, found: np.ndarray) -> float:
-    if not (np.isfinite(slope) and slope > 0):
-        return np.inf
-    return float(np.abs(SURROGATES[name].derivative(PROBES, slope) - found).max() / max(np.abs(found).max(), 1e-30))
+def nearest_surrogate(
+    where: str, derivative: Callable[[np.ndarray], np.ndarray], scaled: bool
+) -> tuple[str, float, float]:
+    """The record of SURROGATES that is the derivative of a spike by its distance from the threshold, its slope, and a
+    factor, which is 1 unless it may be `scaled`; raises DescriptionError for none."""
+    near = derivative(np.array([1e-6, 2e-6]))
+    peak = float(2 * near[0] - near[1])
+    half, beyond = 1e-6, 1e3
+    while peak > 0 and beyond - half > 1e-10 * beyond:  # where it is half as high
+        tried = np.geomspace(half, beyond, 200)
+        below = np.flatnonzero(~(derivative(tried) > peak / 2))
+        last = int(below[0]) if below.size else len(tried)
+        half, beyond = (tried[max(last - 1, 0)], tried[min(last, len(tried) - 1)])
+    places = half * np.concatenate([FINE, -FINE])
+    found, tried_as = derivative(places), []
+    # a wide box looks like what is the same everywhere
+    for name in sorted(SURROGATES, key=half_width, reverse=True) if np.isfinite(found).all() and peak > 0 else ():
+        shape, slope = SURROGATES[name].derivative, float(f"{min(half_width(name), WIDEST) / half:.6g}")
+        factor = float(f"{peak / float(shape(np.zeros(1), slope)[0]):.6g}") if scaled else 1.0
+        values = factor * shape(places, slope)
+        if name in ("boxcar", "triangular"):  # which end where rounding says
+            values = np.where(np.abs(np.abs(places) * slope - (0.5 if name == "boxcar" else 1)) < 1e-4, found, values)
+        tried_as.append((float(np.abs(values - found).max() / peak), name, slope, factor))
+    off, name, slope, factor = min(tried_as, default=(np.inf, "", 0.0, 0.0))
+    if not off <= SAME_SURROGATE:
+        times = f" times {factor:g}" if scaled else ""
+        said = f"; nearest: {name} with slope {slope:g}{times}, off by up to {off:.2g}" if name else ""
+        known = ", ".join(SURROGATES) + (", times a factor" if scaled else "")
+        raise refusal(f"{where}: its surrogate gradient is none of {known}{said}")
+    return name, slope, factor
 
 
 def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Reading, width: int) -> str:
@@ -423,7 +420,7 @@ def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Read
     given = random.normal(0.5 * size, size, (TIMESTEPS, BATCH, width))
     weight = random.normal(size=given.shape)
     currents = torch.tensor(given, requires_grad=True)
-    sent, _ = _run_copy(run, module, currents)
+    sent = run(copy.deepcopy(module), currents)
     (sent * torch.tensor(weight)).sum().backward()
     assert currents.grad is not None
     gradient = currents.grad.numpy()

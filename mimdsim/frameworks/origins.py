@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -168,6 +169,21 @@ class Feed:
     last: int
 
 
+def parts_of(origin: object) -> tuple[Any, ...]:
+    """What an origin is directly made of."""
+    if isinstance(origin, Made):
+        return origin.args
+    of = getattr(origin, "parts", getattr(origin, "of", ()))
+    return of if isinstance(of, tuple) else (of,)
+
+
+def with_parts(origin: Any, made: Callable[[Any], Any]) -> Any:
+    """The origin made of what a function makes of its parts."""
+    name = "parts" if isinstance(origin, (Sum, Joined)) else "of"
+    of = getattr(origin, name)
+    return replace(origin, **{name: tuple(map(made, of)) if isinstance(of, tuple) else made(of)})
+
+
 def feeds_of(origin: Origin | None) -> list[Feed]:
     """The products that are added up in an origin, source by source."""
     found = []
@@ -202,10 +218,8 @@ def is_in_time(origin: Origin | None) -> bool:
     """Whether it is of all timesteps together, of an example that has them."""
     if isinstance(origin, Input):
         return origin.entry is None
-    if isinstance(origin, Sum):
-        return all(map(is_in_time, origin.parts))
-    if isinstance(origin, (Product, Pooled, Dropped)):
-        return is_in_time(origin.of)
+    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+        return all(map(is_in_time, parts_of(origin)))
     return isinstance(origin, FunctionResult) and origin.by == "stack"
 
 
@@ -213,12 +227,9 @@ def timestep_of(origin: Origin, t: int, timesteps: int) -> Origin:
     """What a timestep of it is."""
     if isinstance(origin, Input):
         return Input(entry=(t, timesteps))
-    if isinstance(origin, Sum):
-        return Sum(parts=tuple(timestep_of(part, t, timesteps) for part in origin.parts))
-    if isinstance(origin, Product):
-        return replace(origin, of=timestep_of(origin.of, t, timesteps), call=t)
-    if isinstance(origin, (Pooled, Dropped)):
-        return replace(origin, of=timestep_of(origin.of, t, timesteps))
+    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+        made: Origin = with_parts(origin, lambda part: timestep_of(part, t, timesteps))
+        return replace(made, call=t) if isinstance(made, Product) else made
     if isinstance(origin, FunctionResult) and len(origin.of) == timesteps:
         return origin.of[t] or FunctionResult(by="nothing that is known", of=())
     return origin

@@ -1,26 +1,21 @@
-"""Neurons that are written out in PyTorch, operation by operation, as equations of a timestep.
+"""Neurons that are written out in PyTorch, operation by operation, as layers of cells with equations of their own.
 
-What one operation made in a timestep is what the same one made a timestep earlier, but for what it was made of: the
-last outputs of a layer are laid beside those before them, and every value that has such a twin belongs to the timestep
-in which all that it is made of is there. What is read across timesteps is a state. The equations are then run on the
-currents that were recorded, and must send what the module sent.
+The equations of a timestep (written_equations.py) are run on the currents that were recorded, and must send what the
+module sent.
 """
 
 from __future__ import annotations
 
-import keyword
-import re
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, constant_of
+from mimdsim.frameworks.arithmetic import OVER
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     Dropped,
@@ -35,520 +30,47 @@ from mimdsim.frameworks.origins import (
     Product,
     Read,
     Sum,
-    feeds_of,
-    undropped,
+    with_parts,
 )
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
-from mimdsim.graph.cell_equations import FUNCTIONS, SUMS, cell_from_equations, equations_of, evaluate
-from mimdsim.graph.cells import OUTPUT, TAKEN, CellModel
+from mimdsim.frameworks.written_equations import (
+    Classes,
+    Component,
+    EquationWriter,
+    LayerTimes,
+    Own,
+    Written,
+    components_of,
+    core_of,
+    is_current,
+    made_in,
+    products_of,
+    signature_of,
+)
+from mimdsim.graph import elementwise
+from mimdsim.graph.cell_equations import SUMS, Arithmetic, equations_of, evaluate
+from mimdsim.graph.cells import OUTPUT, CellModel
 
-Operand = Made | Read | float | np.ndarray
 NEAR = 1e-4  # of a threshold: float32 sums in another order may fall on either side
 SAME = 1e-4  # relative, of numbers that are sent: PyTorch computes in float32
-MOST_CLASSES = 100
 
 
-def made_of(origin: Any) -> Iterator[Any]:
-    """What an origin is directly made of."""
-    if isinstance(origin, Made):
-        yield from origin.args
-    elif isinstance(origin, FunctionResult):
-        yield from origin.of
-    else:
-        yield from getattr(origin, "parts", ())
-        if hasattr(origin, "of"):
-            yield origin.of
-
-
-@dataclass(eq=False)
-class Component:
-    """Values that are made of each other; roots: those that others read, with the weights that do."""
-
-    members: list[Made] = field(default_factory=list)
-    roots: dict[Made, set[str]] = field(default_factory=dict)
-
-
-def components_of(starts: list[Any]) -> list[Component]:
-    """Every component that anything here is made of, in the order in which they began."""
-    parent: dict[Made, Made] = {}
-
-    def found(made: Made) -> Made:
-        while parent[made] is not made:
-            parent[made] = made = parent[parent[made]]
-        return made
-
-    roots: dict[Made, set[str]] = {}
-    seen: set[int] = set()
-    waiting = [(start, None) for start in starts]
-    while waiting:
-        origin, above = waiting.pop()
-        if isinstance(origin, Made):
-            parent.setdefault(origin, origin)
-            if isinstance(above, Made):
-                one, other = found(above), found(origin)
-                parent[one] = other
-            else:
-                roots.setdefault(origin, set())
-        if isinstance(origin, Product):
-            for made in _made_in([origin.of]):
-                roots.setdefault(made, set()).add(origin.weight)
-        if id(origin) not in seen:
-            seen.add(id(origin))
-            waiting += [(each, origin) for each in made_of(origin)]
-    grouped: dict[Made, Component] = {}
-    for made in sorted(parent, key=lambda each: each.number):
-        grouped.setdefault(found(made), Component()).members.append(made)
-    for root, read in sorted(roots.items(), key=lambda each: each[0].number):
-        grouped[found(root)].roots[root] = read
-    return [each for each in grouped.values() if each.roots]
-
-
-@dataclass(frozen=True)
-class Place:
-    """A value of a class: its latest that the last outputs are made of is 0, the one a timestep before that 1."""
-
-    kind: int
-    age: int
-
-
-def _is_current(operand: Any) -> bool:
-    return isinstance(operand, Read) and not isinstance(operand.of, Parameter)
-
-
-def _core(read: Read) -> Product | Sum:
-    core = read.of.of if isinstance(read.of, Gate) else read.of
-    assert isinstance(core, (Product, Sum))
-    return core
-
-
-class Classes:
-    """The values that the last output of a component is made of, each with that of the timestep before: `places` of
-    values, `latest` of every class."""
-
-    def __init__(self, root: Made, before: Made, constant: set[Made]):
-        """constant: what is made of parameters and numbers alone. Raises LookupError where both are made otherwise."""
-        self.constant = constant
-        self.places: dict[Made, Place] = {}
-        self.latest: list[Made] = []
-        waiting: dict[Made, Any] = {root: before}
-        while waiting:
-            made = max(waiting, key=lambda each: each.number)
-            twin = waiting.pop(made)
-            if len(self.latest) > MOST_CLASSES or not isinstance(twin, Made):
-                raise LookupError
-            known = self.places.get(made)
-            place = known or Place(len(self.latest), 0)
-            if self.places.setdefault(twin, Place(place.kind, place.age + 1)) != Place(place.kind, place.age + 1):
-                raise LookupError
-            if known:
-                continue
-            self.places[made] = place
-            self.latest.append(made)
-            if (made.op, made.step, len(made.args)) != (twin.op, twin.step, len(twin.args)):
-                raise LookupError
-            for one, other in zip(made.args, twin.args, strict=True):
-                if isinstance(one, Made) and one not in constant:
-                    if waiting.setdefault(one, other) is not other:
-                        raise LookupError
-                elif not _alike(one, other):
-                    raise LookupError
-
-
-def _alike(one: Operand, other: Operand) -> bool:
-    """Whether operands of one operation are the same in two timesteps, but for the time."""
-    if isinstance(one, Made):
-        return isinstance(other, Made)
-    if isinstance(one, Read):
-        return isinstance(other, Read) and type(one.of) is type(other.of) and _signature(one) == _signature(other)
-    return not isinstance(other, (Made, Read)) and np.array_equal(one, other)
-
-
-def _signature(read: Read) -> Any:
-    """The weights that a current is made with, and which share of it this is; of a parameter its name."""
-    if isinstance(read.of, Parameter):
-        return read.of
-    gate = (read.of.index, read.of.gates) if isinstance(read.of, Gate) else (0, 1)
-    return tuple(sorted({feed.product.weight for feed in feeds_of(_core(read))})), gate
-
-
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """The neurons of a layer that are written out. texts: their equations; rows: by learned name, the module's
-    parameter, '' for constants that differ from neuron to neuron, and values [1, neurons]; own: of cells with sums over
-    their own outputs apart, the product that makes them; first: the timestep before which they send 0."""
-
-    texts: tuple[str, ...]
-    rows: dict[str, tuple[str, np.ndarray]]
-    own: Product | None
-    first: int
-
-    def model(self, name: str) -> CellModel:
-        return cell_from_equations(name, self.texts, {}, dict.fromkeys(self.rows, 0.0))
-
-
-class _Layer:
-    """Works out when what a layer is made of was made."""
-
-    def __init__(self, where: str, made: list[Made], timesteps: int):
-        self.where, self.timesteps = where, timesteps
-        self.constant: set[Made] = set()
-        for each in made:
-            if not any(_is_current(arg) or (isinstance(arg, Made) and arg not in self.constant) for arg in each.args):
-                self.constant.add(each)
-
-    def families(self, component: Component, said: str) -> list[tuple[Classes, dict[Made, int]]]:
-        """The kinds of what others read, latest first: the classes that the last is made of, and all of the kind with
-        the timesteps from each to the last. said: what of theirs is not read."""
-        left, found = [root for root in component.roots if root not in self.constant], []
-        while left:
-            root = left[-1]
-            earlier = [each for each in reversed(component.members) if each.number < root.number and each.op == root.op]
-            classes = next(filter(None, (self._classes(root, each) for each in earlier[:MOST_CLASSES])), None)
-            if classes is None:
-                raise refusal(
-                    f"{self.where}: {said}"
-                    if said
-                    else f"{self.where}: '{root.by}' makes what is sent last of other things than a timestep earlier; "
-                    "nearest: a loop that does the same in every timestep"
-                )
-            line = self._line(left)
-            found.append((classes, {each: age for age, each in enumerate(line)}))
-            left = [each for each in left if each not in line]
-        return found
-
-    def _classes(self, root: Made, before: Made) -> Classes | None:
-        try:
-            return Classes(root, before, self.constant)
-        except LookupError:
-            return None
-
-    def _line(self, roots: list[Made]) -> list[Made]:
-        """Those of one kind, latest first; the first timesteps may be made of less."""
-        line, others = [roots[-1]], []
-        for each in reversed(roots[:-1]):
-            if (each.op, each.by) != (line[0].op, line[0].by):
-                continue
-            if self._classes(line[-1], each) is not None:
-                line.append(each)
-            else:
-                others.append(each)
-        return line + [each for each in others if each.number < line[-1].number]
-
-    def values(self, classes: Classes, times: list[int], line: dict[Made, int]) -> dict[tuple[int, int], torch.Tensor]:
-        """What the module made, by class and timestep, from the last timestep back."""
-        found: dict[tuple[int, int], torch.Tensor] = {}
-        waiting: list[tuple[int, Operand, int]] = [(0, made, times[0] - age) for made, age in line.items()]
-        while waiting:
-            kind, made, t = waiting.pop()
-            if (kind, t) in found or t < 0:
-                continue
-            of = classes.latest[kind]
-            tensor = made.tensor if isinstance(made, Read) else made.values if isinstance(made, Made) else made
-            if tensor is not None:
-                found[kind, t] = torch.as_tensor(tensor)
-            if not isinstance(made, Made) or (made.op, len(made.args)) != (of.op, len(of.args)):
-                continue
-            # numbers that states begin with may come in another order
-            turned = made.op in (ADD, TIMES) and _fits(of.args, made.args[::-1]) > _fits(of.args, made.args)
-            for one, other in zip(of.args, made.args[::-1] if turned else made.args, strict=True):
-                if isinstance(one, Made) and one not in self.constant:
-                    place = classes.places[one]
-                    waiting.append((place.kind, other, t + times[place.kind] - place.age - times[kind]))
-        return found
-
-    def times(self, classes: Classes, own: Own, earliest: float) -> list[int]:
-        """When the latest of every class is made, as early as can be; of the last output there is an earliest."""
-        found: list[float] = [-np.inf] * len(classes.latest)
-        found[0] = earliest
-
-        def time(arg: Operand) -> float:
-            if isinstance(arg, Made) and arg not in self.constant:
-                place = classes.places[arg]
-                return found[place.kind] - place.age
-            if not isinstance(arg, Read) or not _is_current(arg):
-                return -np.inf
-            return found[0] - own.age(arg) + 1 if own.is_sum(arg) else own.time(arg)
-
-        for _ in range(len(found) + 2):
-            before = list(found)
-            for kind, made in enumerate(classes.latest):
-                found[kind] = max(found[kind], *map(time, made.args))
-            if found == before:
-                break
-        else:
-            raise refusal(f"{self.where}: its values go round in a circle within a timestep")
-        if not np.isfinite(found).all() or found[0] >= self.timesteps:
-            raise refusal(f"{self.where}: its outputs are made before what they are made of")
-        return [int(each) for each in found]
-
-
-def _fits(args: tuple[Operand, ...], others: tuple[Operand, ...]) -> int:
-    """How many operands of one operation are made as those of another."""
-    pairs = zip(args, others, strict=True)
-    return sum(
-        type(one) is type(other) and (not isinstance(one, Made) or one.op == getattr(other, "op", ""))
-        for one, other in pairs
-    )
-
-
-def _products(read: Read) -> list[Product]:
-    return list(dict.fromkeys(feed.product for feed in feeds_of(_core(read))))
-
-
-class Own:
-    """The outputs of a layer, by the timesteps from each to the last, and the weights that multiply them."""
-
-    def __init__(self, ages: dict[Made, int], reads: list[Read]):
-        self.ages = ages
-        self.weights = {each.weight for read in reads for each in _products(read) if self._of(each) is not None}
-
-    def _of(self, product: Product) -> int | None:
-        of = undropped(product.of)[0]
-        return self.ages.get(of) if isinstance(of, Made) else None
-
-    def is_sum(self, read: Read) -> bool:
-        """Whether a current is a sum over the layer's own outputs alone."""
-        return all(each.weight in self.weights for each in _products(read))
-
-    def age(self, read: Read) -> int:
-        """That of the outputs which such a sum is over."""
-        return min(age for each in _products(read) if (age := self._of(each)) is not None)
-
-    def earliest(self, reads: list[Read]) -> float:
-        """When the last output is made, if currents have sums over the outputs of the timestep before in them."""
-        both = [read for read in reads if not self.is_sum(read)]
-        parts = ((self.time(read), self._of(each)) for read in both for each in _products(read))
-        return max((time - 1 + age for time, age in parts if age is not None), default=-np.inf)
-
-    def time(self, read: Read) -> int:
-        """The timestep of a current."""
-        return max(each.call for each in _products(read) if each.weight not in self.weights)
-
-
-class _Writer:
-    """The equations of a layer, from the classes of its values and when their latest are made."""
-
-    def __init__(self, layer: _Layer, classes: Classes, times: list[int], own: Own, columns: int, anew: bool):
-        """anew: also what has a name is worked out of the states of a timestep earlier, rather than kept."""
-        self.layer, self.classes, self.kinds, self.own, self.columns = layer, classes, times, own, columns
-        self._anew = anew
-        self._recursive = {kind for kind in range(1, len(classes.latest)) if self._reaches(kind)}
-        self.rows: dict[str, tuple[str, np.ndarray]] = {}
-        self._taken = {*FUNCTIONS, "t", OUTPUT}
-        self.names: dict[int, str] = {0: OUTPUT}
-        self._row_names: dict[Any, str] = {}
-        self._uses: Counter[int] = Counter()
-        self._through: set[int] = set()
-        self._inlined = False
-        self.texts = self._write()
-        self._inlined = True
-        for kind, made in enumerate(classes.latest):  # named: what the module names, states, and what is read twice
-            if kind and not made.name and self._uses[kind] < 2 and kind not in self._states:
-                self.names.pop(kind, None)
-        self._taken, self._row_names, self.rows = {*FUNCTIONS, "t", OUTPUT}, {}, {}
-        kept = sorted(self.names)
-        self.names = {0: OUTPUT}
-        for kind in kept:
-            self._name(kind)
-        self._named = set(kept)
-        self.texts = self._write()
-        self.every = self._with_every()
-
-    def _reaches(self, kind: int) -> bool:
-        """Whether a class is made of itself, other than by what the layer sends."""
-        seen, waiting = {0}, [kind]
-        while waiting:
-            args = self.classes.latest[waiting.pop()].args
-            read = {
-                self.classes.places[arg].kind for arg in args if isinstance(arg, Made) and arg in self.classes.places
-            }
-            if kind in read:
-                return True
-            waiting += read - seen
-            seen |= read
-        return False
-
-    def _with_every(self) -> tuple[str, ...]:
-        """The equations, and one of each value that was made: '_0', '_1' and so on, by its class."""
-        values = {}
-        for kind in range(len(self.classes.latest)):
-            values[f"_{kind}"] = f"_{kind} = {self._expression(kind, 0)[0]}"
-            while self._waiting:
-                self._equation(self._waiting.pop())
-        return (*self._written.values(), *self._helpers.values(), *values.values())
-
-    def _write(self) -> tuple[str, ...]:
-        self._written: dict[int, str] = {}
-        self._helpers: dict[str, str] = {}
-        self._states: set[int] = set()
-        self._waiting = [0]
-        while self._waiting:
-            self._equation(self._waiting.pop())
-        return (*self._written.values(), *self._helpers.values())
-
-    def _equation(self, kind: int) -> str:
-        """The name of a class, whose equation is written, after those of what it is made of."""
-        name = self._name(kind)
-        if kind not in self._written:
-            text, _ = self._expression(kind, 0)
-            self._written[kind] = f"{name} = {text}"
-        return name
-
-    def _unique(self, wanted: str, row: bool = False) -> str:
-        name = re.sub(r"\W", "_", wanted) or "a"
-        reserved = not name.isidentifier() or keyword.iskeyword(name) or SUMS.fullmatch(name) or (row and name in TAKEN)
-        name = f"x_{name}" if reserved else name
-        number, unique = 2, name
-        while unique in self._taken:
-            unique, number = f"{name}_{number}", number + 1
-        self._taken.add(unique)
-        return unique
-
-    def _name(self, kind: int) -> str:
-        if kind not in self.names:
-            self.names[kind] = self._unique(self.classes.latest[kind].name or "a")
-        return self.names[kind]
-
-    def _expression(self, kind: int, lag: int) -> tuple[str, int]:
-        """What a class is made of, so many timesteps before, and how strongly the text binds."""
-        made = self.classes.latest[kind]
-        return self._made(made, lambda arg: self._operand(arg, kind, lag))
-
-    def _made(self, made: Made, text: Callable[[Operand], tuple[str, int]]) -> tuple[str, int]:
-        given = [text(arg) for arg in made.args]
-        if made.op in BINDING:
-            (one, first), (other, second) = given
-            binds = BINDING[made.op]
-            if made.op == TIMES and one == "1":
-                return other, second
-            if made.op == TIMES and one == "-1":
-                return f"-{_bound(other, second, 2)}", 2
-            exact = made.op in (SUBTRACT, OVER)
-            return f"{_bound(one, first, binds)} {made.op} {_bound(other, second, binds + exact)}", binds
-        if made.op == "spike" and made.step:
-            inside, binds = given[0]
-            if made.step.threshold:
-                sign = "-" if made.step.threshold > 0 else "+"
-                inside = f"{_bound(inside, binds, 1)} {sign} {_number(abs(made.step.threshold))}"
-            spike = f"spike({inside})"
-            return (spike if made.step.factor == 1 else f"damp({spike}, {_number(made.step.factor)})"), 3
-        return f"{made.op}({', '.join(each for each, _ in given)})", 3
-
-    def _operand(self, arg: Operand, kind: int, lag: int) -> tuple[str, int]:
-        """What a class reads."""
-        if isinstance(arg, float):
-            return (f"({_number(arg)})" if arg < 0 and arg != -1 else _number(arg)), 3
-        if isinstance(arg, Made):
-            if arg in self.layer.constant:
-                return self._made(arg, lambda each: self._operand(each, kind, lag))
-            place = self.classes.places[arg]
-            return self._value(place.kind, lag + self.kinds[kind] - self.kinds[place.kind] + place.age)
-        if not isinstance(arg, Read) or isinstance(arg.of, Parameter):
-            return self._row(arg), 3
-        gate = arg.of if isinstance(arg.of, Gate) else None
-        number = str(gate.index + 1) if gate else ""
-        if self.own.is_sum(arg):
-            return self._earlier(f"R{number}", lag + self.kinds[kind] - (self.kinds[0] - self.own.age(arg) + 1))
-        return self._earlier(f"I{number}", lag + self.kinds[kind] - self.own.time(arg))
-
-    def _value(self, kind: int, lag: int) -> tuple[str, int]:
-        made = self.classes.latest[kind]
-        if made.op == "detach":
-            return self._expression(kind, lag)
-        # what is nothing's own name is worked out anew of what was, rather than kept
-        plain = not made.name or (self._anew and kind not in self._recursive)
-        if lag and kind and plain and kind not in self._through and not any(map(_is_current, made.args)):
-            self._through.add(kind)
-            made_anew = self._expression(kind, lag)
-            self._through.remove(kind)
-            return made_anew
-        self._uses[kind] += not self._inlined
-        if lag == 0 and self._inlined and kind not in self._named:
-            return self._expression(kind, 0)
-        if lag == 0:
-            return self._equation(kind), 3
-        if kind:
-            self._states.add(kind)
-        self._waiting.append(kind)
-        return self._earlier(self._name(kind), lag)
-
-    def _earlier(self, name: str, lag: int) -> tuple[str, int]:
-        """What a name was so many timesteps before."""
-        if lag and SUMS.fullmatch(name):
-            self._helpers.setdefault(name, f"read_{name} = {name}")
-            name = f"read_{name}"
-        for step in range(1, lag):
-            self._helpers.setdefault(
-                f"{name}_{step}", f"{name}_{step} = {name if step == 1 else f'{name}_{step - 1}'}[t-1]"
-            )
-        return (f"{name if lag < 2 else f'{name}_{lag - 1}'}[t-1]" if lag else name), 3
-
-    def _row(self, arg: Operand) -> str:
-        """The name of what differs from neuron to neuron; the number of what does not."""
-        if isinstance(arg, Read):
-            of = arg.of
-            assert isinstance(of, Parameter)
-            known, values = of.name, arg.tensor.detach().cpu().numpy().astype(np.float64)
-            if values.size == 1 and not arg.tensor.requires_grad:
-                return _number(float(constant_of(arg.tensor)))  # type: ignore[arg-type]
-        else:
-            assert isinstance(arg, np.ndarray)
-            of, known, values = None, "", arg
-        key = of or values.tobytes()
-        if values.size != self.columns:
-            what = f"'{known}'" if known else "a tensor of no known origin"
-            raise refusal(
-                f"{self.layer.where} read {what}, {values.size} values for {self.columns} neurons; nearest: one "
-                "for each"
-            )
-        if key not in self._row_names:
-            self._row_names[key] = self._unique(known.rpartition(".")[2] or "constant", row=True)
-            self.rows[self._row_names[key]] = known, values.reshape(1, -1)
-        return self._row_names[key]
-
-
-BINDING = {ADD: 1, SUBTRACT: 1, TIMES: 2, OVER: 2}
-
-
-def _bound(text: str, binds: int, least: int) -> str:
-    return text if binds >= least else f"({text})"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e6 else repr(value)
-
-
-# ---- the layers of a module
-
-
-class _Numbers:
+class _Numbers(Arithmetic):
     """The functions of equations on arrays; nearest: how near to a threshold a spike was."""
 
+    sigmoid, tanh, exp, relu = (  # type: ignore[assignment]
+        staticmethod(elementwise.FUNCTIONS[name].value) for name in ("sigmoid", "tanh", "exponential", "relu")
+    )
+    detach = damp = staticmethod(lambda x, _factor=1.0: x)  # type: ignore[assignment]
+
     def __init__(self) -> None:
+        super().__init__(self._spike)
         self.nearest: np.ndarray | float = np.inf
 
-    def spike(self, x: np.ndarray) -> np.ndarray:
+    def _spike(self, x: np.ndarray) -> np.ndarray:
         # whole numbers, and states that are 0, may be equal to a threshold, in any precision
         self.nearest = np.minimum(self.nearest, np.where(x == 0, np.inf, np.abs(x)))
         return (x > 0).astype(np.float64)
-
-    def detach(self, x: np.ndarray) -> np.ndarray:
-        return x
-
-    def damp(self, x: np.ndarray, _factor: float) -> np.ndarray:
-        return x
-
-    def clamp(self, x: np.ndarray, low: float, high: float) -> np.ndarray:
-        return np.asarray(np.clip(x, low, high))
-
-    def sigmoid(self, x: np.ndarray) -> np.ndarray:
-        made: np.ndarray = 1 / (1 + np.exp(-x))
-        return made
-
-    tanh, exp = staticmethod(np.tanh), staticmethod(np.exp)
-
-    def relu(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(np.maximum(x, 0.0))
 
 
 def made_by(
@@ -610,10 +132,10 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
                 UserWarning,
                 stacklevel=4,
             )
-    returned = _made_in(recorded.returned)
+    returned = made_in(recorded.returned)
     layers, sent = {}, dict[Made, LayerOutput]()
     for component in components:
-        if not any(_is_current(arg) for made in component.members for arg in made.args):
+        if not any(is_current(arg) for made in component.members for arg in made.args):
             continue  # of parameters alone
         calls, outputs = _layer(component, recorded, returned, output)
         if calls.name in layers or calls.name in recorded.layers:
@@ -627,14 +149,10 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
         for name, calls in every.items()
     }
     found = [_replaced(origin, sent, known) for origin in recorded.returned]
-    ends = [_before_quotient(origin) for origin in recorded.returned]
+    ends = [each.of[0] if isinstance(each, FunctionResult) and each.by == "div" else each for each in recorded.returned]
     times = {sent[end].call for end in ends if isinstance(end, Made) and end in sent}
     plain = isinstance(ends[0] if ends else None, Made) and len(times) == 1 and not recorded.stepwise
     return replace(recorded, layers=made, returned=found, reading="last" if plain else recorded.reading)
-
-
-def _before_quotient(origin: Origin | None) -> Origin | None:
-    return origin.of[0] if isinstance(origin, FunctionResult) and origin.by == "div" else origin
 
 
 def _undivided(origin: Origin | None) -> Origin | None:
@@ -645,32 +163,18 @@ def _undivided(origin: Origin | None) -> Origin | None:
     return origin
 
 
-def _made_in(origins: list[Origin | None]) -> set[Made]:
-    """What operations element by element made of it, before sums over time and the like."""
-    found, waiting = set(), list(origins)
-    while waiting:
-        origin = waiting.pop()
-        if isinstance(origin, Made):
-            found.add(origin)
-        elif isinstance(origin, FunctionResult):
-            waiting += origin.of
-        elif isinstance(origin, (Pooled, Dropped)):
-            waiting.append(origin.of)
-    return found
-
-
 def _layer(
     component: Component, recorded: Recorded, returned: set[Made], output: str
 ) -> tuple[NeuronCalls, dict[Made, LayerOutput]]:
     """The calls of a layer that is written out, and what its outputs, and states that are returned, are."""
-    reads = [arg for made in component.members for arg in made.args if isinstance(arg, Read) and _is_current(arg)]
+    reads = [arg for made in component.members for arg in made.args if isinstance(arg, Read) and is_current(arg)]
     unread = not_read(recorded, component)
     said = f"'{unread}' of it is not read; what is: docs/pytorch.md, 'Neurons that are written out'" if unread else ""
-    if any(not _products(read) for read in reads):
+    if any(not products_of(read) for read in reads):
         raise refusal(f"neurons that are written out read what is no product with weights{said and f': {said}'}")
-    where = f"the neurons that read '{_products(reads[-1])[0].weight}'"
-    timesteps = recorded.timesteps or 1 + max(each.call for read in reads for each in _products(read))
-    layer = _Layer(where, recorded.made, timesteps)
+    where = f"the neurons that read '{products_of(reads[-1])[0].weight}'"
+    timesteps = recorded.timesteps or 1 + max(each.call for read in reads for each in products_of(read))
+    layer = LayerTimes(where, recorded.made, timesteps)
     families = layer.families(component, said)
     classes, line = _sent(where, families, component, output)
     own = Own(line, reads)
@@ -678,21 +182,21 @@ def _layer(
     earliest = timesteps - 1 if classes.latest[0] in returned and read_by <= own.weights else -np.inf
     times = layer.times(classes, own, max(earliest, own.earliest(reads)))
     inputs = [read for read in _every_read(recorded) if not own.is_sum(read)]
-    mine = {_signature(read)[0] for read in reads if not own.is_sum(read)}
+    mine = {signature_of(read)[0] for read in reads if not own.is_sum(read)}
     weights = max(mine, key=len)
     if any(not set(each) <= set(weights) for each in mine):
         raise refusal(f"{where} read '{min(mine)[0]}' apart from them; nearest: one matrix, whose product is split")
-    inputs = [read for read in inputs if set(_signature(read)[0]) <= set(weights)]
+    inputs = [read for read in inputs if set(signature_of(read)[0]) <= set(weights)]
     currents = _by_time(where, inputs, own.time, timesteps)
     gates = max(read.of.gates if isinstance(read.of, Gate) else 1 for read in reads)
-    convolution = _products(reads[-1])[0].convolution
+    convolution = products_of(reads[-1])[0].convolution
     width = currents[0][0].shape[1:].numel() // gates
     columns = convolution.result.channels if convolution else width
-    product = next((each for read in reads if own.is_sum(read) for each in _products(read)), None)
+    product = next((each for read in reads if own.is_sum(read) for each in products_of(read)), None)
     outputs = {times[0] - age: made for made, age in line.items()}
     refused = None
     for anew in (False, True):
-        writer = _Writer(layer, classes, times, own, columns, anew)
+        writer = EquationWriter(layer, classes, times, own, columns, anew)
         written = Written(texts=writer.texts, rows=writer.rows, own=product, first=times[0] - max(line.values()))
         try:
             model = written.model("own")
@@ -762,7 +266,7 @@ def _sent(where: str, families: list[Family], component: Component, output: str)
 
 
 def _every_read(recorded: Recorded) -> list[Read]:
-    return [arg for made in recorded.made for arg in made.args if isinstance(arg, Read) and _is_current(arg)]
+    return [arg for made in recorded.made for arg in made.args if isinstance(arg, Read) and is_current(arg)]
 
 
 def _by_time(
@@ -774,7 +278,7 @@ def _by_time(
     for read in reads:
         t, gate = time(read), read.of.index if isinstance(read.of, Gate) else 0
         parts.setdefault(t, {})[gate] = read.tensor
-        origins[t] = _core(read)
+        origins[t] = core_of(read)
     missing = [t for t in range(timesteps) if t not in parts]
     if missing or len(parts) > timesteps:
         raise refusal(f"{where} read no current in timestep {missing[0] if missing else timesteps} of {timesteps}")
@@ -802,7 +306,7 @@ def _checked(
     for read in _every_read(recorded) if model.recurrent else ():
         if not own.is_sum(read):
             continue
-        age = [made for product in _products(read) for made in _made_in([product.of])]
+        age = [made for product in products_of(read) for made in made_in([product.of])]
         t = last - own.ages[age[0]] + 1 if age and age[0] in own.ages else 0
         gate, columns = read.of.index if isinstance(read.of, Gate) else 0, given.shape[2] // model.gates
         values, width = _flat(read.tensor), columns if isinstance(read.of, Gate) else given.shape[2]
@@ -854,11 +358,7 @@ def _replaced(origin: Any, sent: dict[Made, LayerOutput], known: dict[int, Any])
     if id(origin) in known:
         return known[id(origin)][1]
     made = origin
-    if isinstance(origin, (Product, Pooled, Dropped)):
-        made = replace(origin, of=_replaced(origin.of, sent, known))
-    elif isinstance(origin, (Sum, Joined)):
-        made = replace(origin, parts=tuple(_replaced(part, sent, known) for part in origin.parts))
-    elif isinstance(origin, FunctionResult):
-        made = replace(origin, of=tuple(_replaced(part, sent, known) for part in origin.of))
+    if isinstance(origin, (Product, Pooled, Dropped, Sum, Joined, FunctionResult)):
+        made = with_parts(origin, lambda part: _replaced(part, sent, known))
     known[id(origin)] = origin, made
     return made

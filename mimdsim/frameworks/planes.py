@@ -7,7 +7,7 @@ must then be what that function makes. A function that is called directly is rea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -168,56 +168,35 @@ def _places(size: str, window: Window) -> dict[str, Any]:
 
 
 def currents_of(
-    convolution: Convolution | None, spikes: np.ndarray, weights: np.ndarray, bias: np.ndarray | float
-) -> np.ndarray:
-    """float64[timesteps, samples, neurons] of spikes [timesteps, samples, inputs], channels outermost."""
-    if convolution:
-        return np.stack([_currents_of_planes(convolution, each, weights, bias) for each in spikes])
-    found: np.ndarray = spikes @ weights + bias
-    return found
-
-
-def normalised_currents(
     convolution: Convolution | None,
     spikes: np.ndarray,
     weights: np.ndarray,
-    norm: BatchNorm,
-    gain: np.ndarray,
-    bias: np.ndarray,
+    bias: np.ndarray | float,
+    norm: BatchNorm | None = None,
+    gain: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`currents_of`, with a batch norm of what the weights make."""
-    plain = replace(convolution, after=None) if convolution else None
-    currents = currents_of(plain, spikes, weights, 0.0)
-    timesteps, samples, _ = currents.shape
-    rows = currents.reshape(timesteps, samples, gain.size, -1).transpose(0, 1, 3, 2).reshape(timesteps, -1, gain.size)
-    evaluate = OPERATIONS["batch_norm"].evaluate
-    batches = [rows] if norm.per == "sequence" else list(rows)
-    made = np.stack([evaluate(norm, each, gain.reshape(1, -1), bias.reshape(1, -1))[0] for each in batches])
-    made = made.reshape(rows.shape)
+    """float64[timesteps, samples, neurons] of spikes [timesteps, samples, inputs], channels outermost; with a batch
+    norm of what the weights make, `bias` is its own."""
+    timesteps, samples, _ = spikes.shape
+    rows = spikes
+    if convolution:
+        unfold = Patches(planes=convolution.read, window=convolution.window, by_channel=not convolution.before)
+        if convolution.before:
+            rows = _pooled(convolution.planes, convolution.before, rows, by_channel=True)
+        rows = np.stack([OPERATIONS["unfold"].evaluate(unfold, each)[0] for each in rows])
+    made = rows @ weights
+    if norm and gain is not None:
+        batches = [made] if norm.per == "sequence" else list(made)
+        evaluate, constants = OPERATIONS["batch_norm"].evaluate, (gain.reshape(1, -1), np.reshape(bias, (1, -1)))
+        made = np.stack([evaluate(norm, each, *constants)[0] for each in batches]).reshape(made.shape)
+    else:
+        made = made + bias
     if convolution and convolution.after:
-        after = convolution.after
-        pooling = Pooling(planes=convolution.made, window=after.window, kind=after.kind)
-        made = np.stack([_pooled(pooling, each) for each in made])
-    return made.reshape(timesteps, samples, -1, gain.size).transpose(0, 1, 3, 2).reshape(timesteps, samples, -1)
+        made = _pooled(convolution.made, convolution.after, made)
+    found: np.ndarray = made.reshape(timesteps, samples, -1, weights.shape[1]).transpose(0, 1, 3, 2)
+    return found.reshape(timesteps, samples, -1)
 
 
-def _currents_of_planes(
-    convolution: Convolution, values: np.ndarray, weights: np.ndarray, bias: np.ndarray | float
-) -> np.ndarray:
-    before, after, result = convolution.before, convolution.after, convolution.result
-    samples = len(values)
-    if before:
-        values = _pooled(
-            Pooling(planes=convolution.planes, window=before.window, kind=before.kind, by_channel=True), values
-        )
-    patches = Patches(planes=convolution.read, window=convolution.window, by_channel=not before)
-    made = OPERATIONS["unfold"].evaluate(patches, values)[0] @ weights + bias
-    if after:
-        made = _pooled(Pooling(planes=convolution.made, window=after.window, kind=after.kind), made)
-    found: np.ndarray = made.reshape(samples, result.positions, result.channels).transpose(0, 2, 1)
-    return found.reshape(samples, -1)
-
-
-def _pooled(pooling: Pooling, values: np.ndarray) -> np.ndarray:
-    made: np.ndarray = OPERATIONS["pool"].evaluate(pooling, values)[0]
-    return made
+def _pooled(planes: Planes, pool: Pool, values: np.ndarray, by_channel: bool = False) -> np.ndarray:
+    pooling = Pooling(planes=planes, window=pool.window, kind=pool.kind, by_channel=by_channel)
+    return np.stack([OPERATIONS["pool"].evaluate(pooling, each)[0] for each in values])

@@ -1,14 +1,13 @@
 """A network as its author wrote it in PyTorch becomes a workload.
 
-The module runs once on its example input (recording.py) and its neurons are compared with the models of docs/neurons.md
-in float64 (neurons.py). The layers are then put together from what ran on what, and run again from what was recorded:
-currents must be those of the weights and of what a layer reads, and spikes those that the module sent.
+The module runs once on its example input (module_calls.py) and its neurons are compared with the models of
+docs/neurons.md in float64 (neurons.py). The layers are then put together from what ran on what, and run again from what
+was recorded: currents must be those of the weights and of what a layer reads, and spikes those that the module sent.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,40 +17,38 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.base.files import writable_folder, write_atomically
+from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
-from mimdsim.frameworks.cells import READ_OUT, reading_of, run_cells
-from mimdsim.frameworks.network_table import network_table, objective, output_read, random_workload, read_over_time
+from mimdsim.frameworks.module_calls import record
+from mimdsim.frameworks.network_table import (
+    network_table,
+    objective,
+    output_read,
+    random_workload,
+    read_over_time,
+    reading_of,
+)
 from mimdsim.frameworks.neurons import Reading, refusal, run_neuron
-from mimdsim.frameworks.origins import (
-    FunctionResult,
-    LayerOutput,
-    Origin,
-    Product,
-    feeds_of,
-)
+from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Product, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
-from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, normalised_currents
-from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded, record
-from mimdsim.frameworks.torch_layers import TorchLayer, functions_in, layers_of, names_of, sums_apart, widths_of
-from mimdsim.frameworks.torch_weights import (
-    NOTE,
-    ROLE,
-    arrays_of,
-    frozen_arrays,
-    links_of,
-    parameters_of,
-    pruned_arrays,
-    weights_of,
-)
+from mimdsim.frameworks.planes import SAME_CURRENT, currents_of
+from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
+from mimdsim.frameworks.torch_layers import TorchLayer, functions_in, layers_of, named, read_by, sums_apart, widths_of
+from mimdsim.frameworks.torch_weights import NOTE, frozen_arrays, links_of, parameters_of, pruned_arrays, weights_of
+from mimdsim.graph import Layer, Sgd, SpikingNetwork, inference_graph, interpret
+from mimdsim.graph.cell_catalogue import cell_of
+from mimdsim.graph.losses import Loss
+from mimdsim.graph.names import ROLES, spikes_of
+from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.spikes import Selection
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.description.workload import change_description
 from mimdsim.workload.interchange.importing import base_table
+from mimdsim.workload.interchange.model_file import weights_named
 from mimdsim.workload.interchange.weights_file import write_safetensors
 
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
-
-
+READ_OUT: dict[str, float] = {"tau": 1.0, "dt": 1.0}  # of "li": what comes in is read
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
 
 
@@ -97,7 +94,7 @@ def workload_of(
     table["network"]["output"] = reads
     reading = "" if loss else read_over_time(recorded, layers[-1], reads, timesteps is not None)
     training |= objective(loss, recorded, layers[-1], reads != "spikes", len(values), reading)
-    folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
+    folder = folder_to_make(out, "from-torch")
     training["initial_weights"] = WEIGHTS
     if frozen := frozen_arrays(module, layers):
         training["frozen"] = frozen
@@ -116,15 +113,6 @@ def workload_of(
         change_description(table, changes, str(path))
         write_atomically(path, toml_text(table, comment=MADE_BY))
     return made
-
-
-def _own_folder() -> str:
-    """A folder that is gone when the process ends."""
-    _FOLDERS.append(tempfile.TemporaryDirectory(prefix="mimdsim-from-torch-"))
-    return _FOLDERS[-1].name
-
-
-_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:
@@ -160,25 +148,25 @@ def _find_input(
 def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], values: np.ndarray) -> str:
     """What is wrong with a layer whose recorded currents are not those of its weights and of what it reads; else ''."""
     sent = {layer.calls.name: layer.calls.sequence(layer.calls.outputs) for layer in layers} | {"": values}
-    for name, layer in zip(names_of(layers), layers, strict=True):
+    for name, layer in named(layers):
         calls, reading = layer.calls, layer.calls.reading
         recorded = calls.sequence(calls.currents)
         bias = weights.get(f"b.{name}", 0.0) - (
             _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
         )
         currents: np.ndarray | float = 0.0
-        for source, array in zip(layer.sources, arrays_of(layers, name, layer), strict=True):
+        for source, array in zip(layer.sources, weights_named(name, read_by(layers, layer)), strict=True):
             what = f"what '{' + '.join(source.layers)}' sends" if any(source.layers) else "the input"
             if len({sent[layer].shape for layer in source.layers}) > 1:
                 return f"layer '{calls.name}' reads the sum of {what}, of several widths; one can run"
             spikes = np.sum([_earlier(sent[layer], lag) for layer, lag in source.terms], axis=0)
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
-            if layer.trained_norm:
-                rows = (weights[f"{role}.{name}"] for role in ("gain", "b"))
-                currents += normalised_currents(source.convolution, spikes, weights[array], layer.trained_norm, *rows)
-                continue
-            currents += spikes if reading.weights else currents_of(source.convolution, spikes, weights[array], bias)
+            gain = weights[f"gain.{name}"] if layer.trained_norm else None
+            convolution = source.product.convolution
+            if not reading.weights:
+                spikes = currents_of(convolution, spikes, weights[array], bias, layer.trained_norm, gain)
+            currents += spikes
             bias = 0.0
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):
             currents += _earlier(sent[calls.name]) @ weights[f"r.{name}"]
@@ -193,7 +181,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
 
 
 def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
-    for name, layer in zip(names_of(layers), layers, strict=True):
+    for name, layer in named(layers):
         calls, reading = layer.calls, layer.calls.reading
         if not reading.spiking or reading.of_cells:
             continue
@@ -229,12 +217,12 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
 
 def _check_cells(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
     """Layers of cells send what their equations make of what they read."""
-    for name, layer in zip(names_of(layers), layers, strict=True):
+    for name, layer in named(layers):
         calls = layer.calls
         if not calls.reading.of_cells or calls.reading.written:
             continue
-        arrays = {role: weights[f"{role}.{name}"] for role in ROLE if f"{role}.{name}" in weights}
-        made = run_cells(calls.reading.model, arrays, calls.sequence(calls.currents))
+        arrays = {role: weights[f"{role}.{name}"] for role in ROLES.values() if f"{role}.{name}" in weights}
+        made = _run_cells(calls.reading.model, arrays, calls.sequence(calls.currents))
         sent = calls.sequence(calls.outputs)
         off = float(np.abs(made - sent).max()) if made.shape == sent.shape else np.inf
         if not off <= SAME_CURRENT * max(float(np.abs(sent).max()), SAME_CURRENT):
@@ -242,6 +230,34 @@ def _check_cells(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) ->
                 f"layer '{calls.name}' sends what differs by up to {off:.2g} from what a '{calls.reading.model}' sends "
                 "of the same: something acts on it that is not known here (a state handed in, an option)"
             )
+
+
+def _run_cells(model: str, arrays: Mapping[str, np.ndarray], given: np.ndarray) -> np.ndarray:
+    """What a layer of cells sends, float64[timesteps, batch, neurons], of what it reads; arrays: its 'w', 'r' and, with
+    biases, 'b' and 'rb'."""
+    timesteps, batch, inputs = given.shape
+    neurons, bias = arrays["r"].shape[0], "b" in arrays
+    selection = Selection(threshold=0.0, second_threshold=0.0, capacity=neurons, slope=1.0)
+    layers = (
+        Layer(name="cells", inputs=inputs, neurons=neurons, neuron=cell_of(model), selection=selection, bias=bias),
+        Layer(
+            name="output", inputs=neurons, neurons=1, neuron=neuron_of("li", READ_OUT), selection=selection,
+            spiking=False,
+        ),
+    )  # fmt: skip
+    network = SpikingNetwork(
+        layers=layers, timesteps=timesteps, batch=batch, input_capacity=inputs, spikes="dense", logit_scale=1.0,
+        optimiser=Sgd(learning_rate=1.0), delay=0, loss=Loss(reading="last"),
+    )  # fmt: skip
+    known = {f"{role}.cells": array.reshape(-1, array.shape[-1]) for role, array in arrays.items()}
+    sent: list[np.ndarray] = []
+
+    def watch(name: str, _timestep: int, value: Any) -> None:
+        if name == spikes_of("cells"):
+            sent.append(value)
+
+    interpret(inference_graph(network), {"input": given, "w.output": np.zeros((neurons, 1)), **known}, watch)
+    return np.stack(sent)
 
 
 def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
@@ -295,6 +311,8 @@ def _product_in(origin: Origin | None) -> Product | None:
     """The last product in what a module returns, alone or of all timesteps."""
     if isinstance(origin, FunctionResult) and origin.by in GATHERS:
         return _product_in(origin.of[-1]) if origin.of else None
+    if isinstance(origin, Sum):  # of a timestep and those before it
+        return _product_in(origin.parts[-1])
     return origin if isinstance(origin, Product) else None
 
 

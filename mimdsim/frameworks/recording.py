@@ -1,9 +1,7 @@
-"""One forward pass of a PyTorch module, recorded: which layers ran on what, in the order in which they ran.
+"""The functions that a PyTorch module calls in a forward pass, recorded one by one (calls of modules: module_calls.py).
 
-The module runs on its example input as it is: loops over time, containers and Python code of the user's own need not be
-understood. Calls of the layers that are known are recorded as one each, tensor functions between them one by one. Every
-tensor has an origin, which says where its values come from; what is not understood keeps its name until it reaches a
-layer, where it is refused.
+Every tensor has an origin, which says where its values come from; what is not understood keeps its name until it
+reaches a layer, where it is refused.
 """
 
 from __future__ import annotations
@@ -11,31 +9,18 @@ from __future__ import annotations
 import math
 import re
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.utils.prune import BasePruningMethod
 from torch.overrides import TorchFunctionMode
 
 from mimdsim.frameworks.arithmetic import TIMES, arithmetic, constant_of, step_of
-from mimdsim.frameworks.cells import in_time_first
-from mimdsim.frameworks.neurons import (
-    NEURONS,
-    SNNTORCH_STATES,
-    Reading,
-    match_gradients,
-    neuron_key,
-    read_neuron,
-    refusal,
-)
+from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     Dropout,
     Dropped,
@@ -57,93 +42,11 @@ from mimdsim.frameworks.origins import (
     timestep_of,
     undropped,
 )
-from mimdsim.frameworks.planes import (
-    FUNCTIONS,
-    LayerFunction,
-    convolution_of,
-    function_of,
-    options_of,
-    planes_of,
-    pool_of,
-)
+from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
 
-# what comes nearest to modules that are no layers here
-_DROPOUT = "torch.nn.Dropout, neuron by neuron"
-_CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
-_NORM = (
-    "torch.nn.BatchNorm1d or 2d right after a linear layer or a convolution, which is trained as such, and in eval() "
-    "folded into the weights before it"
-)
-_POOLING = "torch.nn.MaxPool2d or AvgPool2d"
-_CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
-NEAREST = {
-    **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
-    **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
-    **dict.fromkeys(
-        ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
-    ),
-    **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
-    **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    "SLSTM": _CELL,
-    "SpikingNeuron": "snntorch Leaky",
-    **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
-    **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),
-    "ReLU": "a spiking layer",
-    "Softmax": "leave it to the loss",
-    "LogSoftmax": "leave it to the loss",
-}
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly")
 NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
-# modules of the frameworks that only call others
-CONTAINERS = {"SequentialState", "Lift", "SeqToANNContainer", "MultiStepContainer", "StepModeContainer"}
-
-
-class Kind(Enum):
-    """What a module is to the recorder."""
-
-    FUNCTION = "weights and a bias, or a pool"
-    NEURON = "neurons"
-    SAME = "hands its values on"
-    DROPOUT = "leaves some of its values out"
-    NORM = "batch norm of the product before it"
-    SPIKE = "a step with a surrogate gradient"
-    VOTE = "the mean of adjacent outputs, which stand for a class"
-    CONTAINER = "its own calls are recorded instead"
-    UNKNOWN = "refused"
-
-
-def kind_of(module: torch.nn.Module) -> Kind:
-    """Containers are modules of the user's own and of the frameworks that are no layers themselves."""
-    key = neuron_key(module)
-    if key in NEURONS:
-        return Kind.NEURON
-    if function_of(module):
-        return Kind.FUNCTION
-    if any(kind.__name__ == "SurrogateFunctionBase" for kind in type(module).__mro__):
-        return Kind.SPIKE
-    if isinstance(module, torch.jit.ScriptModule):
-        return Kind.UNKNOWN
-    if isinstance(module, (torch.nn.Sigmoid, torch.nn.Tanh, torch.nn.Hardtanh)):
-        return Kind.CONTAINER  # functions, in neurons that are written out
-    parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
-    if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
-        return Kind.SAME
-    if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
-        return Kind.DROPOUT
-    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
-        return Kind.NORM
-    if key == "spikingjelly.VotingLayer":
-        return Kind.VOTE
-    if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
-        return Kind.CONTAINER
-    of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
-    own_model = ".model" in type(module).__module__  # a network that a framework ships
-    of_framework = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ not in CONTAINERS and not own_model
-    return Kind.UNKNOWN if of_torch or of_framework else Kind.CONTAINER
-
-
 VOTE = "vote"  # what a voting layer makes
 GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of timesteps
 KEEPS_VALUES = {
@@ -164,11 +67,13 @@ MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 @dataclass(kw_only=True)
 class NeuronCalls:
     """The calls of one layer of neurons, in order. currents, outputs: [batch, neurons] a call, or with `in_time`
-    [timesteps, batch, neurons] in the only one; neurons may be planes. states: alike, of neurons that hand them on."""
+    [timesteps, batch, neurons] in the only one; neurons may be planes. states: alike, of neurons that hand them on.
+    path: of the module, where that has several layers."""
 
     name: str
     module: torch.nn.Module
     reading: Reading
+    path: str = ""
     currents: list[torch.Tensor] = field(default_factory=list)
     origins: list[Origin | None] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
@@ -199,10 +104,10 @@ class Recorded:
     unread: what functions made that are not understood, or gather timesteps, in order;
     returned_before: by the calls before the last, in a single step."""
 
-    layers: dict[str, NeuronCalls]
-    norms: Counter[str]
-    returned: list[Origin | None]
-    masks: dict[str, np.ndarray]
+    layers: dict[str, NeuronCalls] = field(default_factory=dict)
+    norms: Counter[str] = field(default_factory=Counter)
+    returned: list[Origin | None] = field(default_factory=list)
+    masks: dict[str, np.ndarray] = field(default_factory=dict)
     values: list[np.ndarray] = field(default_factory=list)
     reading: str = ""
     votes: int = 1
@@ -219,19 +124,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, module: torch.nn.Module):
         super().__init__()
         self.example: torch.Tensor | None = None  # of all timesteps
+        self.seen = Recorded()
         self.names = {id(each): name for name, each in module.named_modules()}
-        self.layers: dict[str, NeuronCalls] = {}
-        self.norms: Counter[str] = Counter()
-        self.votes = 1
         self._inside = 0
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
         self.parameters = dict(module.named_parameters())
-        self.masks: dict[str, np.ndarray] = {}
         self._unmasked: set[str] = set()
-        self.made: list[Made] = []
-        self.timesteps = 0
-        self.unread: list[FunctionResult] = []
         self._gradients = True
         self._multiplied: Counter[str] = Counter()
         self._steps: dict[Any, Step | None] = {}
@@ -285,8 +184,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if func is torch.nn.functional.dropout:
             options = {"p": 0.5, "training": True, "inplace": False} | kwargs
             options |= zip(("p", "training", "inplace"), args[1:], strict=False)
-            dropped = _dropped(known[0], options["p"] if options["training"] else 0.0, "timestep")
-            return self.mark([made, given[0]] if options["inplace"] else made, dropped)
+            left = dropped(known[0], options["p"] if options["training"] else 0.0, "timestep")
+            return self.mark([made, given[0]] if options["inplace"] else made, left)
         if name in OF_SHAPES and len(known) == 1:
             return
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
@@ -316,9 +215,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, found.hold(made))
         divisor = args[1] if name in DIVIDES and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if divisor else name
-        result = FunctionResult(by=by, of=tuple(dict.fromkeys(known)), divisor=divisor or 1.0)
-        self.unread.append(result)
-        return self.mark(made, result)
+        self.mark(made, self._unread(by, *dict.fromkeys(known), divisor=divisor or 1.0))
 
     def _biased(self, known: list[Origin]) -> Product | None:
         """A product to which a bias is added by hand."""
@@ -353,9 +250,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if held is not None and not isinstance(held, FunctionResult):
             self.mark(into, self._unread("__setitem__", held))
 
-    def _unread(self, by: str, *of: Origin | None) -> FunctionResult:
-        result = FunctionResult(by=by, of=tuple(each for each in of if each is not None))
-        self.unread.append(result)
+    def _unread(self, by: str, *of: Origin | None, divisor: float = 1.0) -> FunctionResult:
+        result = FunctionResult(by=by, of=tuple(each for each in of if each is not None), divisor=divisor)
+        self.seen.unread.append(result)
         return result
 
     def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
@@ -373,7 +270,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 first = (part.storage_offset() - whole.storage_offset()) // (part.stride(-1) or 1)
                 if gates > 1 and not left and first % part.shape[-1] == 0:
                     taken = Gate(of=of, index=first // part.shape[-1], gates=gates)
-            self.timesteps = max(self.timesteps, entry[1] if entry else 0)
+            self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
 
     def _entry(self, part: torch.Tensor, whole: torch.Tensor | None) -> tuple[int, int] | None:
@@ -420,11 +317,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             for key in ("min", "max")
         ]
 
-        def make(op: str, *parts: Any, step: Step | None = None) -> Made:
-            made = Made(by=name, op=op, args=parts, number=len(self.made), tensor=None, step=step)
-            self.made.append(made)
-            return made
-
+        make = partial(self._made, name)
         if factor != 1:
             operands[1] = make(TIMES, float(factor), operands[1])
         found = arithmetic(make, name, operands, limits)
@@ -433,6 +326,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._name(args)
         cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
         return make("detach", found) if cut else found
+
+    def _made(self, by: str, op: str, *args: Any, step: Step | None = None) -> Made:
+        made = Made(by=by, op=op, args=args, number=len(self.seen.made), tensor=None, step=step)
+        self.seen.made.append(made)
+        return made
 
     def _operand(self, arg: Any) -> Made | Read | float | np.ndarray | None:
         if isinstance(arg, (bool, int, float)):
@@ -466,17 +364,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of, step = self._operand(given), self._steps[key]
         if isinstance(of, (Made, Read)) and step is not None:
             self._name([given])
-            for op, read in (("spike", of), ("detach", None))[: 1 if self._gradients else 2]:
-                args = (self.made[-1] if read is None else read,)
-                spike = Made(
-                    by=where,
-                    op=op,
-                    args=args,
-                    number=len(self.made),
-                    tensor=None,
-                    step=None if op == "detach" else step,
-                )
-                self.made.append(spike)
+            spike = self._made(where, "spike", of, step=step)
+            if not self._gradients:
+                spike = self._made(where, "detach", spike)
             self.mark(made, spike.hold(made))
         elif (known := self.origin(given)) is not None:
             self.mark(made, self._unread(where, known))
@@ -493,7 +383,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         return self._mask(origin.name, values)
 
     def _mask(self, name: str, values: np.ndarray) -> Parameter:
-        if not np.array_equal(self.masks.setdefault(name, values), values):
+        if not np.array_equal(self.seen.masks.setdefault(name, values), values):
             raise refusal(f"'{name}' is multiplied by masks that differ; one for all timesteps can run")
         return Parameter(name=name, masked=True)
 
@@ -501,7 +391,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         """Its name; a parameter that has a mask has it wherever it is used."""
         if not parameter.masked:
             self._unmasked.add(parameter.name)
-        if parameter.name in self._unmasked and parameter.name in self.masks:
+        if parameter.name in self._unmasked and parameter.name in self.seen.masks:
             raise refusal(f"'{parameter.name}' is used with a mask and without; nearest: a parameter for each")
         return parameter.name
 
@@ -580,158 +470,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         _check_same(where, convolution.made, planes)
         return replace(of, convolution=replace(convolution, after=pool))
 
-    @contextmanager
-    def calls(self) -> Iterator[None]:
-        """While modules are called through this recorder."""
-        plain = torch.nn.Module.__call__
-
-        def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or (kind := kind_of(module)) is Kind.CONTAINER:
-                return plain(module, *args, **kwargs)
-            self._inside += 1
-            try:
-                made = plain(module, *args, **kwargs)
-                self._record_call(kind, module, (*args, *kwargs.values()), made)
-            finally:
-                self._inside -= 1
-            return made
-
-        torch.nn.Module.__call__ = call
-        with self._own_gradients(), self._scripts():
-            try:
-                yield
-            finally:
-                torch.nn.Module.__call__ = plain
-
-    @contextmanager
-    def _scripts(self) -> Iterator[None]:
-        """While functions of TorchScript are called as they were written."""
-        plain = torch.jit.ScriptFunction.__call__
-
-        def call(script: Any, *args: Any, **kwargs: Any) -> Any:
-            written = getattr(script, "_torchdynamo_inline", None)
-            if self._inside or written is None:
-                return plain(script, *args, **kwargs)
-            return written(*args, **kwargs)
-
-        torch.jit.ScriptFunction.__call__ = call
-        try:
-            yield
-        finally:
-            torch.jit.ScriptFunction.__call__ = plain
-
-    @contextmanager
-    def _own_gradients(self) -> Iterator[None]:
-        """While functions with gradients of their own are recorded as one call each, however they are called."""
-        found: list[Any] = [torch.autograd.Function]
-        for kind in found:  # which grows
-            found += [each for each in kind.__subclasses__() if not each.__module__.startswith("torch.")]
-        # also those that inherit it, with another gradient
-        plain = [(kind, kind.__dict__.get("forward"), kind.forward) for kind in found[1:]]
-        for kind, _, forward in plain:
-            kind.forward = staticmethod(partial(self._own_gradient, kind, forward))
-        try:
-            yield
-        finally:
-            for kind, own, _ in plain:
-                if own is None:
-                    del kind.forward
-                else:
-                    kind.forward = own
-
-    def _own_gradient(self, kind: Any, forward: Any, *args: Any) -> Any:
-        self._inside += 1
-        try:
-            made = forward(*args)
-            given = args[1:] if args and isinstance(args[0], torch.autograd.function.FunctionCtx) else args
-            places = [at for at, arg in enumerate(given) if self.origin(arg) is not None]
-            if self._inside == 1 and len(places) == 1 and isinstance(made, torch.Tensor):
-                before, after = given[: places[0]], given[places[0] + 1 :]
-                numbers = (arg.tolist() if isinstance(arg, torch.Tensor) else arg for arg in (*before, *after))
-                key = (kind, len(before), *map(repr, numbers))
-                self._spike(kind.__name__, lambda x: kind.apply(*before, x, *after), given[places[0]], made, key)
-            elif self._inside == 1 and places:
-                self.mark(made, self._unread(kind.__name__, *(self.origin(given[place]) for place in places)))
-        finally:
-            self._inside -= 1
-        return made
-
-    def _record_call(self, kind: Kind, module: torch.nn.Module, args: Any, made: Any) -> None:
-        name = self.names.get(id(module), type(module).__name__)
-        where = f"'{name}' ({type(module).__name__})"
-        pruned = {
-            each._tensor_name: each
-            for each in module._forward_pre_hooks.values()
-            if isinstance(each, BasePruningMethod)
-        }
-        if module._forward_hooks or len(pruned) < len(module._forward_pre_hooks) or module._backward_hooks:
-            raise refusal(f"{where} has hooks, which nothing here would call: remove them")
-        if kind is Kind.UNKNOWN:
-            raise refusal(f"{where} is not among the layers that run here{nearest(module)}")
-        given = args[0]
-        of = self.origin(given)
-        if kind is Kind.SPIKE:
-            self._spike(where, module, given, made, module)
-        elif kind is Kind.SAME:
-            if of is not None:
-                self.mark(made, of)
-        elif kind is Kind.DROPOUT:
-            if module.p and not module.training:
-                warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)
-            if of is not None:
-                per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
-                both = [made, given] if getattr(module, "inplace", False) else made
-                self.mark(both, _dropped(of, module.p if module.training else 0.0, per))
-        elif kind is Kind.VOTE:
-            if isinstance(of, FunctionResult) and of.by == VOTE:
-                raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")
-            self.votes = int(module.voting_size)
-            self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,)))
-        elif kind is Kind.NORM:
-            self.norms[name] += 1
-            self.mark(made, _normalised(where, name, module, of))
-        elif (function := function_of(module)) is None:
-            self._record_neurons(name, where, module, args, made)
-        else:
-            prefix = f"{name}." if name else ""
-            names = {"weight": "", "bias": ""}
-            for role in names:
-                if role in pruned:
-                    mask = getattr(module, f"{role}_mask").detach().cpu().numpy().astype(np.float64)
-                    names[role] = self._used(self._mask(f"{prefix}{role}_orig", mask))
-                elif getattr(module, role, None) is not None:
-                    names[role] = self._used(Parameter(name=f"{prefix}{role}"))
-            options = options_of(where, function, module, given, made)
-            self.mark(made, self._of_function(where, function, given, options, **names))
-
-    def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
-        if name not in self.layers:
-            self.layers[name] = NeuronCalls(name=name, module=module, reading=read_neuron(where, module))
-        calls = self.layers[name]
-        for state in tensors_in(args[1:]):
-            origin = self.origin(state)
-            if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
-                by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
-                raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
-        parts, reading = list(tensors_in(made)), calls.reading
-        if isinstance(made, list):  # of all timesteps
-            parts = [torch.stack(parts)]
-        if reading.of_cells and args[0].ndim != 2 + reading.in_time:
-            raise refusal(f"{where} reads {args[0].ndim} axes; nearest: a batch of samples")
-        number = len(calls.outputs)
-        calls.currents.append(in_time_first(args[0].detach(), reading.batch_first))
-        calls.origins.append(self.origin(args[0]))
-        sent = parts[0].detach().clone()  # to which others may be added in place
-        calls.outputs.append(in_time_first(sent, reading.batch_first))
-        calls.states += [] if reading.in_time or not reading.spiking else [part.detach() for part in parts[1:][-1:]]
-        for place, part in enumerate(parts[1:]):
-            # the first state of cells that return a sequence is the last of what they sent
-            of_cells = reading.of_cells and reading.in_time and place == 0
-            self.mark(part, LayerOutput(layer=name, call=number, spikes=of_cells))
-        self.mark(
-            made if isinstance(made, list) else parts[0], LayerOutput(layer=name, call=number, spikes=reading.spiking)
-        )
-
 
 def _is_number_zero(other: Any) -> bool:
     return isinstance(other, (int, float)) and other == 0
@@ -758,91 +496,15 @@ def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, b
     return replace(plain, of=of.of, convolution=convolution)
 
 
-def _dropped(of: Origin, share: float, per: str) -> Origin:
+def dropped(of: Origin, share: float, per: str) -> Origin:
     if share >= 1:
         raise refusal(f"dropout with p = {share:g} leaves nothing; nearest: below 1")
     return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per)) if share else of
 
 
-def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:
-    """A product with a batch norm, which has constants in eval()."""
-    if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
-        raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
-    if module.running_var is None or module.bias is None:
-        raise refusal(f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True")
-    if module.training:
-        if module.momentum is None:
-            raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")
-        return replace(of, norm=name)
-    warnings.warn(
-        f"{where} is in eval() and is folded into '{of.weight}': its statistics and gain, and a bias before it, stay "
-        "as they are; the weights with its gain, and its shift, are trained",
-        UserWarning,
-        stacklevel=2,
-    )
-    return replace(of, norm=name, folded=True)
-
-
 def _check_same(where: str, made: Planes, read: Planes) -> None:
     if made != read:
         raise refusal(f"{where} reads planes of {read}, which were made as {made}: leave out what reshapes them")
-
-
-def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None) -> Recorded:
-    """A forward pass on the example: one call, or one for each of the timesteps.
-
-    With `timesteps` the module takes one timestep a call: example[t] where the example has that many entries, else the
-    same in every one.
-    """
-    recorder = Recorder(module)
-    steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
-    made: Any = None
-    every: list[Origin | None] = []
-    reset_states(module)
-    kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
-    held = [(each, dict(vars(each))) for each in module.modules()]  # states that it keeps
-    recorder.timesteps = timesteps or 0
-    with torch.enable_grad(), recorder.calls(), recorder:  # what runs without gradients is then known
-        recorder.example = example if timesteps is None else None
-        for number, step in enumerate(steps):
-            recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
-            made = module(step)
-            every += [recorder.origin(tensor) for tensor in tensors_in(made)]
-    for each, before in held:
-        vars(each).clear()
-        vars(each).update(before)
-    reset_states(module)  # nor does it keep a mask that leaves nothing out
-    for buffer, before in kept:
-        if buffer.shape == before.shape:
-            buffer.data.copy_(before)
-    for name, calls in recorder.layers.items():
-        where = f"'{name}' ({type(calls.module).__name__})"
-        calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
-    returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
-    values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors_in(made)]
-    return Recorded(
-        layers=recorder.layers,
-        norms=recorder.norms,
-        returned=returned,
-        masks=recorder.masks,
-        values=values,
-        votes=recorder.votes,
-        made=recorder.made,
-        timesteps=recorder.timesteps,
-        stepwise=timesteps is not None,
-        unread=recorder.unread,
-        returned_before=every[: len(every) - len(returned)],
-    )
-
-
-def reset_states(module: torch.nn.Module) -> None:
-    """Set the states that neurons keep between sequences to those they begin with."""
-    for each in module.modules():
-        if hasattr(each, "_memories"):
-            each.reset()
-        for state in SNNTORCH_STATES:
-            if neuron_key(each).startswith("snntorch.") and hasattr(each, state):
-                setattr(each, state, torch.zeros(0))
 
 
 def tensors_in(given: Any) -> Iterator[torch.Tensor]:
@@ -855,11 +517,3 @@ def tensors_in(given: Any) -> Iterator[torch.Tensor]:
     elif isinstance(given, (list, tuple)):
         for value in given:
             yield from tensors_in(value)
-
-
-def nearest(module: torch.nn.Module) -> str:
-    """'; nearest: ...', where something comes near."""
-    for kind in type(module).__mro__:
-        if kind.__name__ in NEAREST:
-            return f"; nearest: {NEAREST[kind.__name__]}"
-    return ""

@@ -25,6 +25,7 @@ from mimdsim.frameworks.origins import (
     Product,
     Sum,
     feeds_of,
+    parts_of,
     undropped,
 )
 from mimdsim.frameworks.own_neurons import not_read
@@ -33,21 +34,18 @@ from mimdsim.graph import layer as graph
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.names import INPUT, aged
+from mimdsim.workload.interchange.state_dict import layer_names
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a layer reads, another ('': the input), so many timesteps old, or the sum of several, by rows from `first`
-    on of weights, whose name in the module this is."""
+    """What a layer reads, another ('': the input), so many timesteps old, or the sum of several, by a product with rows
+    `first` to `last` - 1 of its weights."""
 
     terms: tuple[tuple[str, int], ...]
-    weight: str
-    transposed: bool
+    product: Product
     first: int
     last: int
-    convolution: Convolution | None
-    norm: str = ""
-    folded: bool = False
     dropout: Dropout | None = None
 
     @property
@@ -56,7 +54,8 @@ class Source:
 
     @property
     def inputs(self) -> int:
-        return self.convolution.planes.neurons if self.convolution else self.last - self.first
+        convolution = self.product.convolution
+        return convolution.planes.neurons if convolution else self.last - self.first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,26 +75,20 @@ class TorchLayer:
 
     @property
     def convolution(self) -> Convolution | None:
-        return self.sources[0].convolution
+        return self.sources[0].product.convolution
 
     @property
     def norm(self) -> str:
-        return self.sources[0].norm
-
-    @property
-    def weights(self) -> list[str]:
-        """The names of its weights in the module, each once."""
-        return list(
-            dict.fromkeys([*(each.weight for each in self.sources), *([self.recurrent] * bool(self.recurrent))])
-        )
+        return self.sources[0].product.norm
 
 
 def widths_of(layers: list[TorchLayer]) -> list[int]:
     return [layer.calls.neurons for layer in layers]
 
 
-def names_of(layers: list[TorchLayer]) -> list[str]:
-    return [*(f"hidden{index}" for index in range(len(layers) - 1)), "output"]
+def named(layers: list[TorchLayer]) -> list[tuple[str, TorchLayer]]:
+    """The layers by the names here."""
+    return list(zip(layer_names(len(layers)), layers, strict=True))
 
 
 def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
@@ -110,15 +103,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     read = {name for layer in order for source in layer.sources for name in source.layers}
     order.sort(key=lambda layer: bool(returned_by(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
-    every = [
-        name
-        for layer in order
-        for name in (
-            *(*layer.weights, *layer.biases, layer.recurrent_bias, *_of_norm(module, layer)),
-            *(of for of, _ in constants_of("", layer)),
-        )
-        if name
-    ]
+    every = [name for layer in order for name in _parameters_of(module, layer)]
     shared = [name for name in every if every.count(name) > 1]
     if shared:
         raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
@@ -129,7 +114,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     for layer in order:
         _check_every_call(layer, first)
         alone = len(layer.sources) == 1 and not (layer.recurrent and layer.trained_norm is None)
-        if any(each.norm for each in layer.sources) and not alone:
+        if any(each.product.norm for each in layer.sources) and not alone:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
         _check_planes(layer, order)
     if ("",) not in {source.layers for source in order[0].sources}:
@@ -149,7 +134,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
 def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     """A layer, with what it reads."""
     reading = calls.reading
-    prefix = f"{name}." if name else ""
+    prefix = f"{path}." if (path := calls.path or name) else ""
     origin = calls.origins[-1]
     if reading.weights:  # the module multiplies by itself
         of = origin or FunctionResult(by="?", of=())
@@ -165,7 +150,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     if not sources:
         raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
     names = [" + ".join(aged(layer or INPUT, lag) for layer, lag in source.terms) for source in sources]
-    rows = [(source.weight, source.first) for source in sources]
+    rows = [(source.product.weight, source.first) for source in sources]
     if len(set(rows)) < len(rows):
         raise refusal(
             f"layer '{name}' multiplies several sources by the same weights; give each weights of its own, or add up "
@@ -178,28 +163,21 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     ):
         raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
-    if reading.written and reading.written.own:
-        return TorchLayer(
-            calls=calls,
-            sources=tuple(sources),
-            biases=tuple(biases),
-            recurrent=reading.written.own.weight,
-            recurrent_transposed=reading.written.own.transposed,
-            recurrent_bias=reading.written.own.bias,
-        )
     of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
     own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
-    if any(source.norm for source in sources) and (own_bias or any(feed.product.bias for feed in own)):
+    if any(source.product.norm for source in sources) and (own_bias or any(feed.product.bias for feed in own)):
         raise refusal(f"layer '{name}' adds a bias to what batch norm makes; nearest: synapses onto itself without one")
     biases += [prefix + own_bias] if own_bias else []
+    apart = reading.written.own if reading.written else None
+    product = apart or (own[0].product if own else None)
     return TorchLayer(
         calls=calls,
         sources=tuple(sources),
         biases=tuple(biases),
-        recurrent=own[0].product.weight if own else prefix + reading.recurrent if reading.recurrent else "",
-        recurrent_transposed=bool(reading.recurrent) or (bool(own) and own[0].product.transposed),
+        recurrent=product.weight if product else prefix + reading.recurrent if reading.recurrent else "",
+        recurrent_transposed=product.transposed if product else bool(reading.recurrent),
         recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
-        recurrent_bias=of_cells,
+        recurrent_bias=apart.bias if apart else of_cells,
     )
 
 
@@ -213,7 +191,7 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
         raise refusal(
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
         )
-    if layer.sources[0].folded:
+    if layer.sources[0].product.folded:
         return layer
     calls, timesteps = recorded.norms[layer.norm], len(layer.calls.sequence(layer.calls.outputs))
     if calls not in (1, timesteps):
@@ -248,17 +226,7 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     product = feed.product
     if product.dropout and dropout:
         raise refusal(f"'{product.weight}' reads what is left of what dropout left; nearest: one dropout for both")
-    return Source(
-        terms=terms,
-        weight=product.weight,
-        transposed=product.transposed,
-        first=feed.first,
-        last=feed.last,
-        convolution=product.convolution,
-        norm=product.norm,
-        folded=product.folded,
-        dropout=product.dropout or dropout,
-    )
+    return Source(terms=terms, product=product, first=feed.first, last=feed.last, dropout=product.dropout or dropout)
 
 
 def _added(of: Origin | None) -> tuple[Origin | None, ...]:
@@ -279,7 +247,7 @@ def _age(of: Origin | None, t: int, timesteps: int) -> int:
 def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     """A convolution reads the planes that another layer, or the input, has, and nothing else."""
     name, convolution = layer.calls.name, layer.convolution
-    if not any(source.convolution for source in layer.sources):
+    if not any(source.product.convolution for source in layer.sources):
         return
     if convolution is None or len(layer.sources) > 1 or layer.recurrent:
         raise refusal(f"layer '{name}' reads planes by a convolution or a pool, and more: one source alone can run")
@@ -341,21 +309,14 @@ def _describe(origin: Origin | None) -> str:
 def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
     if isinstance(origin, LayerOutput):
         return {(origin.layer, origin.spikes)}
-    if isinstance(origin, (Pooled, Dropped)):
-        return sources_in(origin.of)
-    if isinstance(origin, (FunctionResult, Sum)):
-        return set().union(*map(sources_in, origin.of if isinstance(origin, FunctionResult) else origin.parts))
-    return set()
+    through = parts_of(origin) if isinstance(origin, (Pooled, Dropped, FunctionResult, Sum)) else ()
+    return set().union(*map(sources_in, through))
 
 
 def functions_in(origin: Origin | None) -> set[str]:
-    if isinstance(origin, FunctionResult):
-        return {origin.by}.union(*map(functions_in, origin.of))
-    if isinstance(origin, Sum):
-        return {"add"}.union(*map(functions_in, origin.parts))
-    if isinstance(origin, (Pooled, Dropped)):
-        return {"pool" if isinstance(origin, Pooled) else "dropout"} | functions_in(origin.of)
-    return set()
+    names = {Sum: "add", Pooled: "pool", Dropped: "dropout"}
+    name = origin.by if isinstance(origin, FunctionResult) else names.get(type(origin), "")
+    return {name}.union(*map(functions_in, parts_of(origin))) if name else set()
 
 
 def divisor_of(origin: Origin | None) -> float:
@@ -387,18 +348,22 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
         )
 
 
-def _of_norm(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
-    """The parameters of a batch norm that is folded into a layer."""
-    named = module.get_submodule(layer.norm).named_parameters() if layer.norm else ()
-    return [f"{layer.norm}.{name}" for name, _ in named]
+def _parameters_of(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
+    """The parameters of the module that a layer takes, each once."""
+    of_norm = module.get_submodule(layer.norm).named_parameters() if layer.norm else ()
+    names = [each.product.weight for each in layer.sources]
+    names += [layer.recurrent, *layer.biases, layer.recurrent_bias, *(f"{layer.norm}.{name}" for name, _ in of_norm)]
+    return [*filter(None, dict.fromkeys([*names, *(of for of, _ in constants_of("", layer))]))]
 
 
 def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
     """(parameter of the module, array here) of the constants that a layer's neurons learn."""
     prefix, reading = f"{layer.calls.name}." if layer.calls.name else "", layer.calls.reading
-    rows = reading.written.rows if reading.written else {}
     learned = [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in reading.learned.items()]
-    return learned + [(of, f"{row}.{name}") for row, (of, _) in rows.items() if of]
+    if not (written := reading.written):
+        return learned
+    arrays = {row: f"c.{name}.{row}" if row in written.shared else f"{row}.{name}" for row in written.rows}
+    return learned + [(of, arrays[row]) for row, (of, _) in written.rows.items() if of]
 
 
 def mostly_delayed(layers: list[TorchLayer]) -> bool:
@@ -409,7 +374,7 @@ def mostly_delayed(layers: list[TorchLayer]) -> bool:
 
 def read_by(layers: list[TorchLayer], layer: TorchLayer) -> tuple[graph.Source, ...]:
     """What a layer reads, by the names here."""
-    names = dict(zip((each.calls.name for each in layers), names_of(layers), strict=True)) | {"": INPUT}
+    names = {each.calls.name: name for name, each in named(layers)} | {"": INPUT}
     every = (
         [graph.Source(name=names[name], neurons=source.inputs, lag=lag) for name, lag in source.terms]
         for source in layer.sources

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,20 @@ import torch
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.frameworks.neurons import refusal
-from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, names_of, read_by
+from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, named, read_by
 from mimdsim.graph.batch_norm import STATISTICS
-from mimdsim.graph.layer import labels_of
+from mimdsim.graph.names import ROLES
 from mimdsim.workload import Workload
+from mimdsim.workload.interchange.model_file import weights_named
 from mimdsim.workload.interchange.weights_file import read_notes
 
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 
 
 def parameters_of(module: torch.nn.Module) -> dict[str, np.ndarray]:
-    return {name: each.detach().cpu().numpy().astype(np.float64) for name, each in module.named_parameters()}
+    """Also those that are not trained, such as running averages."""
+    every = (*module.named_parameters(), *module.named_buffers())
+    return {name: each.detach().cpu().numpy().astype(np.float64) for name, each in every}
 
 
 def folded(module: torch.nn.Module, norm: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -41,42 +44,35 @@ def weights_of(
 ) -> dict[str, np.ndarray]:
     """Arrays by mimdsim's names: w.hidden0 [inputs, neurons] or [channels * window, channels], r.hidden0 [from, to] or
     [neurons], b.hidden0. Raises DescriptionError for zeros that a mask lets through, which would stay zero."""
-    held, made = parameters_of(module), {}
+    held, made = parameters_of(module), dict[str, np.ndarray]()
     for name, mask in masks.items():
         if zeros := np.count_nonzero((held[name] == 0) & (mask == 1)):
             raise refusal(
                 f"{zeros} values of '{name}' are 0 where its mask is 1, and would stay 0; nearest: start them elsewhere"
             )
         held[name] = held[name] * mask
-    for name, layer in zip(names_of(layers), layers, strict=True):
-        neurons = layer.calls.neurons
-        for source, array in zip(layer.sources, arrays_of(layers, name, layer), strict=True):
-            values = held[source.weight]
-            values = values.reshape(len(values), -1).T if source.transposed else values
-            made[array] = values[source.first : source.last]
-            if source.norm and source.folded:
-                made[array] = made[array] * folded(module, source.norm)[0]
-        if layer.recurrent:
-            own = held[layer.recurrent]
-            if own.ndim < 2 and own.size != neurons:
+    for name, layer in named(layers):
+        before = np.sum([held[bias] for bias in layer.biases], axis=0)
+        for of, array, turned, rows, norm in _links_of(layers, name, layer):
+            values, role = held[of], array.partition(".")[0]
+            if role == "r" and values.ndim < 2 and values.size != layer.calls.neurons:
                 raise refusal(
-                    f"'{layer.recurrent}' is one number for {neurons} neurons; give each its own, V of that size"
+                    f"'{of}' is one number for {layer.calls.neurons} neurons; give each its own, V of that size"
                 )
-            made[f"r.{name}"] = own.reshape(-1) if own.ndim < 2 else own.T if layer.recurrent_transposed else own
-            if own.ndim == 2:
-                made[f"r.{name}"] = made[f"r.{name}"][slice(*layer.recurrent_rows)]
-        if layer.biases:
-            made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
-        for of, array in constants_of(name, layer):
-            made[array] = held[of].reshape(1, -1)
+            if rows is None:
+                values = values.reshape(1, -1)
+            elif values.ndim > 1:
+                values = values.reshape(len(values), -1)
+                values = (values.T if turned else values)[slice(*rows)]
+            else:
+                values = values.reshape(-1)
+            if role == "mean":  # of currents without the bias before the norm, which it takes off again
+                values = values - before
+            elif norm:
+                scale, mean, shift = folded(module, norm)
+                values = values * scale if role == "w" else (before - mean) * scale + shift
+            made[array] = made[array] + values if array in made else values
         made |= _rows(name, layer)
-        if layer.recurrent_bias:
-            made[f"rb.{name}"] = held[layer.recurrent_bias]
-        if layer.trained_norm:
-            made |= _of_trained_norm(module, layer, name, made.get(f"b.{name}", 0.0))
-        elif layer.norm:
-            scale, mean, shift = folded(module, layer.norm)
-            made[f"b.{name}"] = (made.get(f"b.{name}", 0.0) - mean) * scale + shift
     return made
 
 
@@ -93,22 +89,6 @@ def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     return made
 
 
-def _of_trained_norm(
-    module: torch.nn.Module, layer: TorchLayer, name: str, before: np.ndarray | float
-) -> dict[str, np.ndarray]:
-    """Gain, bias and running averages, of currents without the bias before the norm, which it takes off again."""
-    of: Any = module.get_submodule(layer.norm)
-    held = {"gain": of.weight, "b": of.bias, "mean": of.running_mean, "variance": of.running_var}
-    arrays = {f"{role}.{name}": each.detach().cpu().numpy().astype(np.float64) for role, each in held.items()}
-    return arrays | {f"mean.{name}": arrays[f"mean.{name}"] - before}
-
-
-def arrays_of(layers: list[TorchLayer], name: str, layer: TorchLayer) -> list[str]:
-    """The names of the weights of a layer's sources."""
-    _, *others = labels_of(read_by(layers, layer))
-    return [f"w.{name}", *(f"w.{name}.from.{other}" for other in others)]
-
-
 Link = tuple[str, str, bool, int, str]
 
 
@@ -116,29 +96,36 @@ def links_of(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
     it); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of one
     that is trained, the last is the bias before it."""
-    made = []
-    for name, layer in zip(names_of(layers), layers, strict=True):
-        for source, array in zip(layer.sources, arrays_of(layers, name, layer), strict=True):
-            made.append((source.weight, array, source.transposed, source.first, source.norm * source.folded))
-        if layer.recurrent:
-            made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows[0], ""))
-        made += [(layer.recurrent_bias, f"rb.{name}", False, 0, "")] if layer.recurrent_bias else []
-        made += [(of, array, False, 0, "") for of, array in constants_of(name, layer)]
-        if layer.trained_norm:
-            made.append((f"{layer.norm}.weight", f"gain.{name}", False, 0, ""))
-            made.append((f"{layer.norm}.bias", f"b.{name}", False, 0, ""))
-            made.append((f"{layer.norm}.running_mean", f"mean.{name}", False, 0, "".join(layer.biases)))
-            made.append((f"{layer.norm}.running_var", f"variance.{name}", False, 0, ""))
-            continue
+    every = (link for name, layer in named(layers) for link in _links_of(layers, name, layer))
+    return [(of, array, turned, rows[0] if rows else 0, norm) for of, array, turned, rows, norm in every]
+
+
+def _links_of(
+    layers: list[TorchLayer], name: str, layer: TorchLayer
+) -> Iterator[tuple[str, str, bool, tuple[int, int | None] | None, str]]:
+    """`links_of` a layer, with the row after the last; without rows what is one of an array here."""
+    whole = (0, None)
+    for source, array in zip(layer.sources, weights_named(name, read_by(layers, layer)), strict=True):
+        yield (
+            source.product.weight,
+            array,
+            source.product.transposed,
+            (source.first, source.last),
+            source.product.norm * source.product.folded,
+        )
+    if layer.recurrent:
+        yield layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows, ""
+    if layer.recurrent_bias:
+        yield layer.recurrent_bias, f"rb.{name}", False, whole, ""
+    yield from ((of, array, False, None, "") for of, array in constants_of(name, layer))
+    if layer.trained_norm:
+        yield f"{layer.norm}.weight", f"gain.{name}", False, whole, ""
+        yield f"{layer.norm}.bias", f"b.{name}", False, whole, ""
+        yield f"{layer.norm}.running_mean", f"mean.{name}", False, whole, "".join(layer.biases)
+        yield f"{layer.norm}.running_var", f"variance.{name}", False, whole, ""
+    else:
         biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
-        made += [(bias, f"b.{name}", False, 0, layer.norm) for bias in biases]
-    return made
-
-
-ROLE = {
-    **{"w": "", "b": ".bias", "r": ".recurrent", "rb": ".recurrent_bias", "c": ""},
-    **{role: f".{role}" for role in ("gain", *STATISTICS)},
-}
+        yield from ((bias, f"b.{name}", False, whole, layer.norm) for bias in biases)
 
 
 def frozen_arrays(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
@@ -149,9 +136,7 @@ def frozen_arrays(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str
         if array.partition(".")[0] in STATISTICS:
             continue
         arrays[array] = arrays.get(array, False) or learns[of]
-    fixed = (
-        public_name(array) for name, layer in zip(names_of(layers), layers, strict=True) for array in _rows(name, layer)
-    )
+    fixed = (public_name(array) for name, layer in named(layers) for array in _rows(name, layer))
     return [*(public_name(array) for array, learning in arrays.items() if not learning), *fixed]
 
 
@@ -166,8 +151,10 @@ def pruned_arrays(layers: list[TorchLayer], masks: Collection[str]) -> list[str]
 
 
 def public_name(array: str) -> str:
+    """'hidden0.bias' of 'b.hidden0'"""
     role, _, layer = array.partition(".")
-    return f"{layer}{ROLE.get(role, f'.{role}')}"
+    said = {short: role for role, short in ROLES.items()}.get(role, role)
+    return layer if said in ("weights", "constant") else f"{layer}.{said}"
 
 
 def parameter_names(workload: Workload) -> list[Link]:

@@ -174,17 +174,11 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
         stream = elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching, fixed_seconds=walking)
         return replace(stream, flops=kernel.flops)
     if isinstance(kernel, Recurrent):  # its walk over the timesteps, and what else it streams
-        layer = RecurrentLayer(
-            neurons=kernel.neurons, gates=kernel.gates, batch=kernel.batch, timesteps=kernel.timesteps
-        )
         direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
         if kernel.entries is None:
-            walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
+            walked = persistent_seconds(gpu, kernel, CUDNN_PERSISTENT, precision=precision, direction=direction)
         else:
-            walked = list_walk_seconds(
-                gpu, neurons=kernel.neurons, batch=kernel.batch, timesteps=kernel.timesteps, entries=kernel.entries,
-                forward=direction == "forward",
-            )  # fmt: skip
+            walked = list_walk_seconds(gpu, kernel, entries=kernel.entries, forward=direction == "forward")
         streamed = elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching)
         bound = "launch" if walked > streamed.seconds else "memory"
         return replace(streamed, seconds=walked + streamed.seconds, flops=kernel.flops, bound=bound)
@@ -223,15 +217,13 @@ def _time_list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float
     )
 
 
-def list_walk_seconds(
-    gpu: GpuMachine, *, neurons: int, batch: int, timesteps: int, entries: float, forward: bool
-) -> float:
+def list_walk_seconds(gpu: GpuMachine, layer: RecurrentLayer, *, entries: float, forward: bool) -> float:
     """A recurrent layer whose samples are walked by one block each, `entries` rows of its weights a timestep."""
     loads, each = (FORWARD_LOADS, FORWARD_NEURON_CYCLES) if forward else (BACKWARD_LOADS, BACKWARD_NEURON_CYCLES)
-    cycles = loads * gpu.memory.l2_latency_cycles + each * neurons
-    cycles += entries * neurons * WORD_BYTES / WALK_BYTES_PER_CYCLE
-    rounds = math.ceil(batch / gpu.chip.streaming_multiprocessors)
-    return rounds * timesteps * cycles / gpu.chip.clock_hz
+    cycles = loads * gpu.memory.l2_latency_cycles + each * layer.neurons
+    cycles += entries * layer.neurons * WORD_BYTES / WALK_BYTES_PER_CYCLE
+    rounds = math.ceil(layer.batch / gpu.chip.streaming_multiprocessors)
+    return rounds * layer.timesteps * cycles / gpu.chip.clock_hz
 
 
 def _energy(
@@ -293,6 +285,7 @@ def _lowering_assumptions(
 ) -> tuple[Assumption, ...]:
     low, high = how.interval(precision, convolutions=lowered.convolves)
     band_source = PLANES_SOURCE if lowered.convolves and how.planes_band else how.band_source
+    kind, _, where = band_source.partition(":")
     overlap = "hidden behind the previous batch"
     if how.host_rate == "framework":
         overlap += "; at the upper end of the interval nothing is hidden"
@@ -301,7 +294,7 @@ def _lowering_assumptions(
         ("matrix products", "on lists of spikes", "assumed", how.source) if how.lists else
         ("matrix products", "dense, also where the tiled machine works on spike lists", "derived", gemm.MODEL_SOURCE),
         ("streaming kernels", "launch period plus bytes", "derived", elementwise.MODEL_SOURCE),
-        ("interval", f"{low:g} to {high:g} times the kernels' seconds", *_split_source(band_source)),
+        ("interval", f"{low:g} to {high:g} times the kernels' seconds", kind, where.strip()),
         (
             "weights and their gradients", f"{show_bytes(lowered.working_set_bytes)}, "
             f"{'in the L2' if resident else 'from DRAM'} in loops over timesteps", "assumed",
@@ -320,11 +313,6 @@ def _lowering_assumptions(
         where = "fused kernels of the Triton class, loads issued ahead of the timestep that needs them"
         rows = (*rows, ("neuron kernels over time", value, "assumed", where))
     return tuple(Assumption(name=name, value=value, kind=kind, source=source) for name, value, kind, source in rows)
-
-
-def _split_source(text: str) -> tuple[str, str]:
-    kind, _, where = text.partition(":")
-    return kind, where.strip()
 
 
 def _machine_numbers(gpu: GpuMachine) -> tuple[Assumption, ...]:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.convolution import ConvolutionPass
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS
+from mimdsim.gpu.elementwise import RecurrentLayer
 from mimdsim.graph.records import Graph, Operation, Scan, Value, elements
 
 BLOCK_THREADS = 256
@@ -88,7 +89,7 @@ class HostWait(GpuKernel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recurrent(GpuKernel):
+class Recurrent(GpuKernel, RecurrentLayer):
     """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
     bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1. entries: of the list of
@@ -96,13 +97,9 @@ class Recurrent(GpuKernel):
     most of several layers.
     """
 
-    neurons: int
-    batch: int
-    timesteps: int
     bytes_moved: int
     flops: int
     entries: float | None = None
-    gates: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +110,12 @@ class ListKernel(GpuKernel):
     weight_bytes: streamed completely; launches and host_waits: of a round.
     """
 
-    serial_cycles: float
     l2_bytes: float
-    weight_bytes: int
-    launches: int
-    host_waits: int
-    flops: int
+    serial_cycles: float = 0.0
+    weight_bytes: int = 0
+    launches: int = 1
+    host_waits: int = 0
+    flops: int = 0
     l2_share: float = 1.0
 
 
@@ -217,6 +214,7 @@ def list_kernel(scan: Operation, inner: Operation, counts: Mapping[str, np.ndarr
     touched = batch * entries * columns * WORD_BYTES * (2 if gradient else 1)
     weights = body.value(spikes).shape[1] * columns * WORD_BYTES
     flops = round((2 if by_listed else 1) * batch * entries * columns)
+    named: dict[str, Any] = {"name": f"{scan.name}.{inner.name}", "op": inner.kind, "phase": inner.phase}
     if followed == "hoisted":
         rows = attributes.timesteps * batch
         sources = body.value(spikes).shape[1]
@@ -224,28 +222,20 @@ def list_kernel(scan: Operation, inner: Operation, counts: Mapping[str, np.ndarr
         beside = rows * columns if not gradient else sources * columns
         beside += rows * sources if by_listed else 0  # zeroed, because lists fill it here and there
         return ListKernel(
-            name=f"{scan.name}.{inner.name}",
-            op=inner.kind,
-            phase=inner.phase,
+            **named,
             times=1,
-            serial_cycles=0.0,
             l2_bytes=(rows * entries * columns + beside) * WORD_BYTES,
-            weight_bytes=0,
             launches=1 if inner.kind == "synapse" else 2,
-            host_waits=0,
             flops=flops * attributes.timesteps,
             l2_share=SPIKE_GRADIENT_SHARE if by_listed else 1.0,
         )
-    launches = {"synapse": 1, "synapse_weight_gradient": 3, "synapse_spike_gradient": 3}[inner.kind]
     return ListKernel(
-        name=f"{scan.name}.{inner.name}",
-        op=inner.kind,
-        phase=inner.phase,
+        **named,
         times=attributes.timesteps,
         serial_cycles=math.ceil(columns / BLOCK_THREADS) * longest * CYCLES_PER_ENTRY,
         l2_bytes=touched,
         weight_bytes=4 * weights if gradient else 0,  # zeroed, read twice and written by the addition
-        launches=launches,
+        launches=1 if inner.kind == "synapse" else 3,
         host_waits=int(by_listed),
         flops=flops,
     )
@@ -260,12 +250,7 @@ def list_making(scan: Operation, name: str, layer: str, phase: str) -> ListKerne
         op="lists",
         phase=phase,
         times=1,
-        serial_cycles=0.0,
         l2_bytes=attributes.timesteps * batch * neurons * WORD_BYTES,
-        weight_bytes=0,
-        launches=1,
-        host_waits=0,
-        flops=0,
         l2_share=MAKING_SHARE,
     )
 

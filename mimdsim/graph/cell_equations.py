@@ -208,9 +208,14 @@ def equations_of(texts: tuple[str, ...]) -> tuple[Equation, ...]:
 
 
 def cell_from_equations(
-    name: str, texts: Sequence[str], parameters: Mapping[str, float], learned: Mapping[str, float]
+    name: str,
+    texts: Sequence[str],
+    parameters: Mapping[str, float],
+    learned: Mapping[str, float],
+    shared: Sequence[str] = (),
 ) -> CellModel:
-    """A cell of the equations; learned: parameters of which every neuron trains its own, and where they start.
+    """A cell of the equations; learned: parameters of which every neuron trains its own, and where they start; shared:
+    those of them that are one number for the layer.
 
     Raises MappingError, naming the equation, for what cannot be read and for names that nothing has.
     """
@@ -257,6 +262,7 @@ def cell_from_equations(
         states=tuple(states),
         parameters=tuple(about),
         rows=tuple(learned),
+        shared=tuple(shared),
         spiking=_spikes(by_name[OUTPUT], by_name, False),
         sparse=_spikes(by_name[OUTPUT], by_name, True),
         reads_itself=any((OUTPUT, True) in each.reads() for each in equations),

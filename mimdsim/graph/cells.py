@@ -21,7 +21,7 @@ from typing import Any
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.elementwise import Line
-from mimdsim.graph.names import ROLES, before, spikes_of
+from mimdsim.graph.names import ROLES, before, every_of, spikes_of
 from mimdsim.graph.neuron_parts import Parameter
 from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
@@ -37,7 +37,8 @@ class CellModel:
     gates: blocks of as many columns as there are neurons in the weights [inputs, gates * neurons] and in the biases, in
     the order of the equations. recurrent: the layer's outputs of the timestep before have such weights, and biases,
     too. states: carried beside the output. parameters: numbers, the same for all neurons. rows: numbers per neuron that
-    are trained, by the parameter that they start from. equations: the terms of the output and of every state, by name.
+    are trained, by the parameter that they start from; shared: those of them that are one number for the layer.
+    equations: the terms of the output and of every state, by name.
     spiking: outputs are 0 or 1. sparse: outputs that are 0 send nothing; else all are sent always. reads_itself: the
     equations read the outputs of the timestep before.
     """
@@ -51,6 +52,7 @@ class CellModel:
     states: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     rows: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
     spiking: bool = False
     sparse: bool = False
     reads_itself: bool = False
@@ -63,6 +65,8 @@ class CellModel:
         known = {parameter.name for parameter in self.parameters}
         if unknown := [row for row in self.rows if row not in known]:
             raise MappingError(f"cell '{self.name}': name a parameter '{unknown[0]}', from which that row starts")
+        if strange := [row for row in self.shared if row not in self.rows]:
+            raise MappingError(f"cell '{self.name}' shares '{strange[0]}', which it does not learn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +222,11 @@ class Equations:
         if name not in self.model.rows:
             raise MappingError(f"cell '{self.model.name}' has no row '{name}'{suggest(name, self.model.rows)}")
         if name not in self._rows:
-            self._rows[name] = self.made("repeat_row", Term(f"{name}.{self._layer}", self), attributes=self._shape[0])
+            held = f"{name}.{self._layer}"
+            if name in self.model.shared:
+                shape = (1, self._shape[1])
+                held = self._body.declare(Value(name=every_of(self._layer, name), shape=shape, layer=self._layer))
+            self._rows[name] = self.made("repeat_row", Term(held, self), attributes=self._shape[0])
         return self._rows[name]
 
     def spike(self, x: Term) -> Term:

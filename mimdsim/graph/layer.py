@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.cells import Cell, Equations
@@ -153,8 +155,16 @@ class Layer:
 
     @property
     def learned(self) -> tuple[Learned, ...]:
-        """Constants of linear neurons that are trained."""
-        return () if self.cell else self.acting_neuron.learned
+        """Constants of linear neurons that are trained, and numbers of cells that the layer shares."""
+        if self.cell is None:
+            return self.acting_neuron.learned
+        return tuple(
+            Learned(
+                name=row, value=np.array([self.cell.values[row]]), link="", low=-np.inf, high=np.inf, slopes=(),
+                lift=np.zeros(1),
+            )
+            for row in self.cell.of.shared
+        )  # fmt: skip
 
     @property
     def gates(self) -> int:
@@ -205,7 +215,7 @@ class Layer:
         if self.cell is not None:
             if self.bias and self.cell.of.recurrent:
                 shapes["recurrent_bias"] = (1, self.gates * self.columns)
-            shapes |= dict.fromkeys(self.cell.of.rows, (1, self.columns))
+            shapes |= {row: (1, self.columns) for row in self.cell.of.rows if row not in self.cell.of.shared}
         others = (Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
         rows = self.convolution.fan_in if self.convolution else self.inputs
         channels = self.convolution.channels if self.convolution else self.gates * self.neurons

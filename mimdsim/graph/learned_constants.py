@@ -20,6 +20,8 @@ from mimdsim.graph.records import Backward, OpDef, Operation, Value, per_element
 
 def linked(learned: Learned, trained: np.ndarray) -> np.ndarray:
     """The constant, from the number that is trained in its place."""
+    if not learned.link:
+        return trained
     if learned.link == "sigmoid":
         return FUNCTIONS["sigmoid"].value(trained)
     made: np.ndarray = np.clip(trained, trained.dtype.type(learned.low), trained.dtype.type(learned.high))
@@ -28,6 +30,8 @@ def linked(learned: Learned, trained: np.ndarray) -> np.ndarray:
 
 def link_slope(learned: Learned, trained: np.ndarray) -> np.ndarray:
     """The derivative of `linked`; within both bounds of a clamp, included, it is one."""
+    if not learned.link:
+        return np.ones_like(trained)
     if learned.link == "sigmoid":
         return FUNCTIONS["sigmoid"].derivative(linked(learned, trained))
     inside: np.ndarray = (trained >= trained.dtype.type(learned.low)) & (trained <= trained.dtype.type(learned.high))
@@ -52,6 +56,19 @@ class Coefficients:
     neuron: LinearNeuron
     neurons: int
 
+    @property
+    def model(self) -> str:
+        return self.neuron.model
+
+    @property
+    def learned(self) -> tuple[Learned, ...]:
+        return self.neuron.learned
+
+    @property
+    def count(self) -> int:
+        """How many coefficients there are."""
+        return len(self.neuron.rows)
+
     def slope(self, row: int, constant: int) -> np.ndarray:
         """float64[1 or neurons]: how much a coefficient grows with a constant."""
         number, at = self.neuron.rows[row][0]
@@ -67,28 +84,46 @@ class Coefficients:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class SharedRow:
+    """Attributes of 'coefficients' of cells: one learned number, as it is, for each of so many neurons."""
+
+    model: str
+    learned: tuple[Learned]
+    neurons: int
+    count: int = 1
+
+    def slope(self, _row: int, _constant: int) -> np.ndarray:
+        return np.ones(1)
+
+    def base(self, _row: int) -> np.ndarray:
+        return np.zeros(1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ConstantGradient:
     """Attributes of 'constant_gradient': of which constant."""
 
-    coefficients: Coefficients
+    coefficients: Coefficients | SharedRow
     constant: int
 
     @property
     def learned(self) -> Learned:
-        return self.coefficients.neuron.learned[self.constant]
+        return self.coefficients.learned[self.constant]
 
     @property
     def rows(self) -> tuple[int, ...]:
         """The coefficients that grow with it, whose gradients are read in this order."""
-        every = range(len(self.coefficients.neuron.rows))
+        every = range(self.coefficients.count)
         return tuple(row for row in every if self.coefficients.slope(row, self.constant).any())
 
 
-def coefficients_of(about: Coefficients, neurons: int, trained: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+def coefficients_of(
+    about: Coefficients | SharedRow, neurons: int, trained: Sequence[np.ndarray]
+) -> tuple[np.ndarray, ...]:
     """The coefficients, each [1, neurons], from what is trained, each [1, neurons] or [1, 1]."""
     kind, made = trained[0].dtype, []
-    constants = [linked(each, given) for each, given in zip(about.neuron.learned, trained, strict=True)]
-    for row in range(len(about.neuron.rows)):
+    constants = [linked(each, given) for each, given in zip(about.learned, trained, strict=True)]
+    for row in range(about.count):
         total = np.array(np.broadcast_to(about.base(row).astype(kind), (1, neurons)))
         for index, constant in enumerate(constants):
             slope = about.slope(row, index).astype(kind)
@@ -141,7 +176,7 @@ def _constant_gradient(about: ConstantGradient, trained: np.ndarray, *rows: np.n
 
 def _outputs(_values: tuple[Value, ...], about: Any) -> tuple[tuple[str, Value], ...]:
     each = Value(name="", shape=(1, about.neurons))
-    return tuple((str(row), each) for row in range(len(about.neuron.rows)))
+    return tuple((str(row), each) for row in range(about.count))
 
 
 LEARNED_CONSTANTS = (
@@ -151,7 +186,7 @@ LEARNED_CONSTANTS = (
         evaluate=lambda about, *trained: coefficients_of(about, about.neurons, trained),
         vjp=_coefficients_vjp,
         through=_grown_with,
-        flops=lambda _, about: 2 * about.neurons * len(about.neuron.rows) * len(about.neuron.learned),
+        flops=lambda _, about: 2 * about.neurons * about.count * len(about.learned),
     ),
     OpDef(
         name="constant_gradient",

@@ -112,6 +112,11 @@ def random_name(layer: str) -> str:
     return f"random.{layer}"
 
 
+def every_of(layer: str, row: str) -> str:
+    """What every neuron has of a number that the layer shares."""
+    return f"{row}.{layer}.every"
+
+
 def coefficient_of(layer: str, row: int) -> str:
     """A coefficient of the neurons that follows from constants that are learned."""
     return f"coefficient{row}.{layer}"

@@ -19,7 +19,7 @@ from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
 from mimdsim.graph.layer import Layer, Source, cell_step, labels_of, reads_own_spikes, step
-from mimdsim.graph.learned_constants import Coefficients
+from mimdsim.graph.learned_constants import Coefficients, SharedRow
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
     INPUT,
@@ -35,6 +35,7 @@ from mimdsim.graph.names import (
     before,
     coefficient_of,
     current_now,
+    every_of,
     gradient_of,
     keep_of,
     mask_of,
@@ -718,6 +719,8 @@ def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict
 
 
 def _coefficients_of(layer: Layer) -> tuple[str, ...]:
+    if layer.cell:
+        return tuple(every_of(layer.name, row) for row in layer.cell.of.shared)
     return tuple(
         coefficient_of(layer.name, row) for row in range(len(layer.acting_neuron.rows) if layer.learned else 0)
     )
@@ -727,7 +730,14 @@ def _add_coefficients(build: GraphBuilder, network: SpikingNetwork, scan: Scan) 
     """What follows from the constants that are learned, before the timesteps."""
     for layer in network.layers:
         names = _coefficients_of(layer)
-        if names and names[0] in scan.constants:
+        if layer.cell:
+            for learned, name in zip(layer.learned, names, strict=True):
+                if name in scan.constants:
+                    (constant,) = (each for each in layer.parameters if each.constant == learned.name)
+                    held = build.declare(constant.value)
+                    shared = SharedRow(model=layer.cell.model, learned=(learned,), neurons=layer.columns)
+                    build.add("coefficients", (held,), name, layer=layer.name, attributes=shared, names=(name,))
+        elif names and names[0] in scan.constants:
             about = Coefficients(neuron=layer.acting_neuron, neurons=layer.columns)
             constants = tuple(build.declare(each.value) for each in layer.parameters if each.constant)
             name = f"coefficients.{layer.name}"

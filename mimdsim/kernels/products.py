@@ -84,10 +84,10 @@ def matmul(k: Builder, a: Operand, b: Operand, *, out: Operand) -> PlannedProduc
     partial = total if direct else _declare_like(k, out, place.partials, place.parts)
     dtype, plan = format_of(a), place.plan
     multiply, add = _codelets(dtype, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle)
-    operands = {"left": left.name, "right": right.name, "partial": partial.name, "total": total.name}
-    for name, table in place.tables(multiply, add, operands):
-        used = {field: k.variables[variable] for field, variable in table.operands.items()}
-        k.place(f"{name} {out.name}", table.codelet, table.tiles, used, table.columns)
+    operands = {"left": left, "right": right, "partial": partial, "total": total}
+    for name, codelet, tiles, columns in place.supersteps(multiply, add):
+        used = {item.name: operands[item.name] for item in codelet.fields}
+        k.place(f"{name} {out.name}", codelet, tiles, used, columns)
     if total is not out:
         _move(k, f"arrange {out.name}", total, out, parts_of(out), transposed=place.result.fastest == 0)
     return found

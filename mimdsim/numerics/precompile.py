@@ -24,7 +24,7 @@ from numba import types
 from mimdsim.numerics.compiled import CONFIG, is_kept
 
 LISTED = Path(__file__).with_name("kernels.txt")
-_TYPES: dict[str, Any] = {**vars(types), "bool": types.boolean}
+_TYPES: dict[str, Any] = {**vars(types), "bool": types.boolean, "omitted": lambda default: types.Omitted(default)}
 
 
 def listed() -> list[tuple[str, str]]:

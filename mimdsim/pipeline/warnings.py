@@ -183,7 +183,7 @@ def rounded_tiles(workload: Workload, placement: Placement) -> Iterator[str]:
     if placement.arrays is not None or mapping.split or mapping.neurons_per_tile:
         return
     each, unit = placement.neurons_per_tile, mapping.tile_unit
-    used = sum(layer.occupied for layer in placement.layers)
+    used = sum(layer.tiles.size for layer in placement.layers)
     if unit > mapping.neurons_unit:
         yield (
             f"mapping.value_bytes = 2 makes neurons per tile a multiple of {unit} instead of {mapping.neurons_unit}: "

@@ -44,7 +44,7 @@ class ProgramBuilder:
             self.body.append(more)
         else:
             tables, copies = (*held.tables, *more.tables), (*held.copies, *more.copies)
-            self.open_superstep = replace(held, tables=tables, copies=copies)
+            self.open_superstep = replace(held, tables=tables, copies=copies, defines=(*held.defines, *more.defines))
 
     def add_vertices(
         self,

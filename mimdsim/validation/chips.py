@@ -7,8 +7,6 @@ whose column `judged` says "held out"; rows that gave a number are marked "used"
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.costs.area_power import silicon_profile
 from mimdsim.machine import MimdMachine, load_machine
@@ -58,13 +56,7 @@ def _machine(row: Cells) -> MimdMachine:
     machine = load_machine(row["machine"], changes)
     if not isinstance(machine, MimdMachine) or machine.area is None:
         raise MimdsimError(f"unknown: {machine.name} has no [area] in its description")
-    return _sourced(machine, changes)
-
-
-def _sourced(machine: MimdMachine, changes: Collection[str]) -> MimdMachine:
-    """The machine with changed numbers of its area counted as derived from the row's source, not as a what-if."""
-    if machine.area is None:
-        return machine
+    # changed numbers of its area count as derived from the row's source, not as a what-if
     changed = {key.partition(".")[2]: "derived: the row's source" for key in changes if key.startswith("area.")}
     area = machine.area.model_copy(update={"sources": machine.area.sources | changed})
     return machine.model_copy(update={"area": area})

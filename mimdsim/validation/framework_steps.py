@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, shortened
@@ -49,10 +48,20 @@ def framework_step_row(row: Cells, _asked: Asked) -> Fields:
         for column, known in KNOWN.items():
             if row[column] != known:
                 raise MimdsimError(f"{column} '{shortened(row[column])}' has no program here; known: {known}")
-        call = framework_step(row["machine"], widths, batch, timesteps, beta)
+        changes = {
+            "data.timesteps": timesteps,
+            "network.hidden": list(widths[1:-1]),
+            "network.neuron_parameters": {"beta": beta, "threshold": 1.0},
+            "training.batch": batch,
+        }
+        call = timed_call(row["machine"], changes)
+        if (call.inputs, call.classes) != (widths[0], widths[-1]):
+            raise MimdsimError(
+                f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {call.inputs} and {call.classes}"
+            )
         parts = codelet_parts(call.doubts, 1e3 / call.clock_hz)
         bearing = row.bearing(row["machine"], measured, lambda machine: 1e3 * call.again(machine), parts=parts)
-        return within_bounds(*call.milliseconds) | {"bearing": bearing}
+        return within_bounds(1e3 * call.seconds, 1e3 * call.low, 1e3 * call.high) | {"bearing": bearing}
 
     return {
         "name": f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, "
@@ -89,29 +98,6 @@ class Call:
     doubts: tuple[Doubt, ...]
     clock_hz: float
     again: Callable[[MimdMachine], float]
-
-    @property
-    def milliseconds(self) -> tuple[float, float, float]:
-        """Predicted, low and high."""
-        return 1e3 * self.seconds, 1e3 * self.low, 1e3 * self.high
-
-
-@lru_cache(maxsize=16)
-def framework_step(machine: str, widths: tuple[int, ...], batch: int, timesteps: int, beta: float) -> Call:
-    """One call. Raises MimdsimError for a machine or network that is not known or does not
-    fit."""
-    changes = {
-        "data.timesteps": timesteps,
-        "network.hidden": list(widths[1:-1]),
-        "network.neuron_parameters": {"beta": beta, "threshold": 1.0},
-        "training.batch": batch,
-    }
-    call = timed_call(machine, changes)
-    if (call.inputs, call.classes) != (widths[0], widths[-1]):
-        raise MimdsimError(
-            f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {call.inputs} and {call.classes}"
-        )
-    return call
 
 
 def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:

@@ -49,28 +49,13 @@ class Notes(Section):
     table: tuple[TableNote, ...] = ()
     disagreement: tuple[Disagreement, ...] = ()
 
-    def of_row(self, row: Row) -> list[Disagreement]:
-        """The notes that apply to `row`."""
-        return [each for each in self.disagreement if each.matches(row)]
-
     def of_table(self, file: str) -> TableNote | None:
         """The note on a whole table, None if there is none."""
         return next((each for each in self.table if each.file == file), None)
 
     def missing(self, rows: list[Row]) -> list[Row]:
         """Rows that are out without a note."""
-        return [row for row in rows if row.within is False and not self.of_row(row)]
-
-    def stale(self, rows: list[Row]) -> list[str]:
-        """Patterns of tables in `rows` that match no row that is out, as 'file: pattern'."""
-        out = [row for row in rows if row.within is False]
-        files = {row.file for row in rows}
-        return [
-            f"{each.file}: {pattern}"
-            for each in self.disagreement
-            for pattern in each.rows
-            if each.file in files and not any(row.file == each.file and fnmatchcase(row.name, pattern) for row in out)
-        ]
+        return [row for row in rows if row.within is False and not any(each.matches(row) for each in self.disagreement)]
 
 
 def load_notes(path: Path | None = None) -> Notes:
@@ -147,6 +132,7 @@ FIGURE_SAYS = (
     "Ratio of predicted to published for every row, one line per group, worst group first; red: out of tolerance"
 )
 DIGITS = 4
+VERDICTS = {None: "–", True: "within", False: "**OUT**"}
 
 
 def write_page(path: Path, rows: list[Row], *, with_data: bool, files: tuple[str, ...] = ()) -> None:
@@ -234,7 +220,7 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
             _ratio(row.ratio),
             *second,
             "–" if row.ratio is None else "bound" if row.upper_bound else f"{row.tolerance:.0%}",
-            _verdict(row),
+            VERDICTS[row.within],
             "–" if row.low is None or row.low == row.high else f"{_number(row.low)} to {_number(row.high)}",
             f"S{sources.index(row.source) + 1}" if row.source else "–",
             f"R{remarks.index(row.note) + 1}" if row.note else "",
@@ -246,12 +232,6 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
         yield f"- R{number}: {_cell(remark)}"
     yield ""
     yield from _apart("</details>")
-
-
-def _verdict(row: Row) -> str:
-    if row.within is None:
-        return "–"
-    return "within" if row.within else "**OUT**"
 
 
 def _not_computed(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -44,17 +43,16 @@ from mimdsim.program import (
     Superstep,
     TileMapping,
     Variable,
-    WorkerBundles,
-    extents_of,
 )
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.mapping import FLAT
-from mimdsim.timing import time_program
+from mimdsim.timing import bundles_of, time_program
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
 
 PACKET_IN_BYTES, PACKET_OUT_BYTES = 1024, 256
 ITEM_BYTES = 4
 MAX_ELEMENTS = 1 << 28
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
 def tutorial_segments(machine: MimdMachine, rows: int, columns: int) -> int:
@@ -123,12 +121,16 @@ def _variables(
 ) -> list[Variable]:
     """A and the partial sums with the vertices that use them, x and y spread over all tiles."""
     row, begin, end, segment = pieces.values()
-    order = np.lexsort((segment, row))  # row-major, as elements of A and of the partial sums are counted
+    parts, sums = (
+        np.array([[row, row + 1], [low, high]]).transpose(2, 0, 1)
+        for low, high in ((begin, end), (segment, segment + 1))
+    )
+    matrix, partials = (rows, columns), (rows, segments)
     return [
-        _variable("matrix", (rows, columns), _flat(tile, row * columns + begin, row * columns + end, order), "weights"),
+        _variable("matrix", matrix, TileMapping.of_boxes(tile, parts, matrix), "weights"),
         _variable("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
-        _variable("partials", (rows, segments), _flat(tile, row * segments + segment, None, order), "gradients"),
-        _variable("y", (rows,), _each(np.arange(rows) * tiles // rows), "neuron states"),
+        _variable("partials", partials, TileMapping.of_boxes(tile, sums, partials), "gradients"),
+        _variable("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
     ]
 
 
@@ -163,15 +165,6 @@ def _check(machine: MimdMachine, rows: int, columns: int, variant: str, segments
     return int(segments)
 
 
-def _flat(tile: np.ndarray, start: np.ndarray, stop: np.ndarray | None, order: np.ndarray) -> TileMapping:
-    start = start[order]
-    return TileMapping.split(FLAT, tile[order], start, start + 1 if stop is None else stop[order])
-
-
-def _each(tile: np.ndarray) -> TileMapping:
-    return TileMapping.split(0, tile, np.arange(len(tile)), np.arange(1, len(tile) + 1))
-
-
 def _spread(elements: int, grain: int, tiles: int, axis: int = 0) -> TileMapping:
     """Runs of `grain` elements over all tiles, evenly."""
     grains = -(-elements // grain)
@@ -198,12 +191,8 @@ DTYPES = {"fp16": "f16", "fp32": "f32"}  # their names there
 PRODUCT_SHAPE = ("M", "N", "K", "batch")  # columns there, 1 where empty
 
 
-def predict_tiled_gemm(m: int, k: int, n: int, dtype: str, machine: str = "bow") -> float:
-    """Microseconds of C[m, n] = A[m, k] B[k, n] in "f16" or "f32", A held by the matrix units; syncs left out."""
-    return _microseconds(_machine(machine, None), m, k, n, dtype)
-
-
 def _microseconds(machine: MimdMachine, m: int, k: int, n: int, dtype: str) -> float:
+    """Of C[m, n] = A[m, k] B[k, n] in "f16" or "f32", A held by the matrix units; syncs left out."""
     return _matmul(machine, m, k, n, dtype, dtype)["microseconds"][0]
 
 
@@ -228,7 +217,7 @@ def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
     m, n, k, batch = whole_numbers(row, *PRODUCT_SHAPE, default=1)
     if batch != 1:
         raise MimdsimError(f"batch = {batch}: only single products are planned on tiled machines")
-    return 1e-6 * predict_tiled_gemm(n, k, m, dtype, DEVICES[row["gpu"]])
+    return 1e-6 * _microseconds(_machine(DEVICES[row["gpu"]], {}), n, k, m, dtype)
 
 
 def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:
@@ -251,8 +240,9 @@ def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:
     return found[metric]
 
 
-def _clock_of(row: Mapping[str, str]) -> float | None:
-    return float(row["clock_hz"]) if row.get("clock_hz") else None
+def _clock_of(row: Mapping[str, str]) -> dict[str, float]:
+    """The change of a machine to the row's clock."""
+    return {"chip.clock_hz": float(row["clock_hz"])} if row.get("clock_hz") else {}
 
 
 def _cycles_of(row: Mapping[str, str], machine: MimdMachine) -> Cycles:
@@ -262,8 +252,8 @@ def _cycles_of(row: Mapping[str, str], machine: MimdMachine) -> Cycles:
     return _matvec(machine, m, k, n, row["dtype"], row["variant"])
 
 
-def _machine(name: str, clock_hz: float | None) -> MimdMachine:
-    machine = load_machine(name, {} if clock_hz is None else {"chip.clock_hz": clock_hz})
+def _machine(name: str, clock: dict[str, float]) -> MimdMachine:
+    machine = load_machine(name, clock)
     if not isinstance(machine, MimdMachine):
         raise DescriptionError(f"machine '{name}'", ["is not a tiled machine; tiled products need one"])
     return machine
@@ -297,39 +287,22 @@ def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, v
         raise DescriptionError("matrix-vector product", [f"dtype '{dtype}', n = {n}: the tutorial has f32 and n = 1"])
     program = matrix_vector_program(machine, rows, columns, variant)
     memory = memory_profile(program, measure_memory(program, machine), machine)
-    profile = time_program(program, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory)
+    profile = time_program(program, machine, NOTHING, memory)
     kind = UNCERTAINTY["derived" if variant == "c++" else "published"]
     means = (
         ("compute_cycles", sum(span.busy_cycles for span in profile.spans) / program.tiles, kind),
-        ("busy_cycles", _bundles(program) / program.tiles, kind),
+        ("busy_cycles", bundles_of(program, machine, NOTHING) / program.tiles, kind),
         ("exchange_cycles", sum(span.exchange_cycles for span in profile.spans), UNCERTAINTY["assumed"]),
         ("total_cycles", sum(span.cycles for span in profile.spans), kind),
     )
     return {name: (middle, middle * (1 - off), middle * (1 + off)) for name, middle, off in means}
 
 
-def _bundles(program: Program) -> float:
-    """Bundles of all vertices: issue slots that are not idle."""
-    total = 0.0
-    for superstep, times, _ in program.supersteps():
-        for table in superstep.tables:
-            cost: Any = table.codelet.cost
-            assert isinstance(cost, WorkerBundles)
-            total += times * cost.fixed * table.vertices
-            every: Any = extents_of(program, table)
-            for term in cost.terms:
-                extents = [every[name] for name in term.extents]
-                total += times * term.bundles * float(np.prod(extents, axis=0).sum())
-    return total
-
-
 def _product_row(row: Cells, _asked: Asked) -> Fields:
     published = row.number("value")
 
     def again(machine: MimdMachine) -> float:
-        clock = _clock_of(row)
-        changed = changed_machine(machine, {} if clock is None else {"chip.clock_hz": clock})
-        return _cycles_of(row, changed)[row["metric"]][0]
+        return _cycles_of(row, changed_machine(machine, _clock_of(row)))[row["metric"]][0]
 
     def predict() -> Fields:
         found = predict_tiled_product(row)

@@ -142,25 +142,17 @@ class Cells(dict[str, str]):
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not {what}")
         return number
 
-    def whole(self, column: str, *, least: int = 1) -> int:
-        """A whole number from `least`; raises MimdsimError, naming the column."""
+    def whole(self, column: str) -> int:
+        """A whole number from 1; raises MimdsimError, naming the column."""
         text = self.get(column, "")
         number = _float(text)
-        if not (least <= number < MOST_WHOLE and number == int(number)):
-            raise MimdsimError(f"column '{column}': '{shortened(text)}' is not a whole number of at least {least}")
+        if not (1 <= number < MOST_WHOLE and number == int(number)):
+            raise MimdsimError(f"column '{column}': '{shortened(text)}' is not a whole number of at least 1")
         return int(number)
 
-    def bearing(
-        self,
-        machine: str,
-        measured: float,
-        again: Callable[[MimdMachine], float],
-        *,
-        parts: tuple[tuple[str, str, float], ...] = (),
-        formula: str = "",
-    ) -> Bearing:
-        """What the row tells of a machine."""
-        return Bearing(line=self.line, machine=machine, measured=measured, again=again, parts=parts, formula=formula)
+    def bearing(self, machine: str, measured: float, again: Callable[[MimdMachine], float], **more: Any) -> Bearing:
+        """What the row tells of a machine; more: other fields of it."""
+        return Bearing(line=self.line, machine=machine, measured=measured, again=again, **more)
 
 
 def _float(text: str) -> float:

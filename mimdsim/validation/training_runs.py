@@ -13,23 +13,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import numpy as np
-
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.base.schema import build
 from mimdsim.compiler import Compiled, place
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, open_data, retime, train_workload
 from mimdsim.program import RecordedActivity
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, codelet_parts, grouped, refused
-from mimdsim.workload import Workload, network_of
+from mimdsim.validation.reference_table import (
+    Asked,
+    Cells,
+    Fields,
+    ReferenceTable,
+    codelet_parts,
+    grouped,
+    refused,
+    within_bounds,
+)
+from mimdsim.workload import Workload, filled_activity, network_of
 from mimdsim.workload.description.mapping import MappingOptions
 
 SLOPE_TOLERANCE = 0.20
@@ -38,97 +45,71 @@ ONE_END = "interval: both ends with empty lists, both with full lists"
 NOTHING_PUBLISHED = "nothing published"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """Milliseconds of a training step and the interval around them."""
-
-    middle: float
-    low: float
-    high: float
-
-    def columns(self) -> dict[str, float]:
-        """The columns of a row, rounded to what is printed in JSON."""
-        return {"predicted": round(self.middle, 4), "low": round(self.low, 4), "high": round(self.high, 4)}
+Ends = tuple[float, float, float]  # milliseconds of a training step: predicted, low and high
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run: the cells hidden, dense, sparse, batch and T, largest activity, milliseconds by two clocks."""
+    """One run, or the mean of `runs` of one configuration, which differ in the second threshold alone.
+
+    configuration: the cells hidden, dense, sparse, batch and T; activity: the largest; total, keras: milliseconds by
+    two clocks; spread: standard deviation of the totals over their mean, 0 for one run.
+    """
 
     configuration: tuple[str, ...]
     activity: float | None
     total: float
     keras: float | None
-    predicted: Prediction
+    predicted: Ends
+    runs: int = 1
+    spread: float = 0.0
 
     @property
     def title(self) -> str:
         hidden, dense, sparse = self.configuration[:3]
         return f"{hidden} hidden, {sparse} of {dense}"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Configuration:
-    """The runs of one configuration, which differ in the second threshold alone."""
-
-    runs: tuple[Run, ...]
-
-    @property
-    def predicted(self) -> Prediction:
-        """Means over the runs."""
-        return _mean([run.predicted for run in self.runs])
-
-    @property
-    def total(self) -> float:
-        return fmean(run.total for run in self.runs)
-
-    @property
-    def keras(self) -> float | None:
-        times = [run.keras for run in self.runs if run.keras is not None]
-        return fmean(times) if len(times) == len(self.runs) else None
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the published totals over their mean; 0 for one run."""
-        return stdev(run.total for run in self.runs) / self.total if len(self.runs) > 1 else 0.0
-
     @property
     def noise(self) -> float | None:
         """Standard error of the mean total, milliseconds; None for one run."""
-        return self.spread * self.total / math.sqrt(len(self.runs)) if len(self.runs) > 1 else None
-
-    @property
-    def activity(self) -> float | None:
-        return self.runs[0].activity
-
-    @property
-    def hidden(self) -> str:
-        return self.runs[0].configuration[0]
+        return self.spread * self.total / math.sqrt(self.runs) if self.runs > 1 else None
 
     @property
     def networks(self) -> tuple[str, ...]:
         """What configurations share whose capacities are compared: all cells but the capacities."""
-        hidden, dense, _, batch, timesteps = self.runs[0].configuration
+        hidden, dense, _, batch, timesteps = self.configuration
         return hidden, dense, batch, timesteps
 
     @property
     def task(self) -> tuple[Any, ...]:
         """What configurations share whose widths are compared: input, batch, timesteps and largest activity."""
-        _, dense, _, batch, timesteps = self.runs[0].configuration
+        _, dense, _, batch, timesteps = self.configuration
         return dense.split("-")[0], batch, timesteps, self.activity
 
     @property
     def width(self) -> int:
-        return int(self.runs[0].configuration[1].split("-")[1])
+        return int(self.configuration[1].split("-")[1])
 
     @property
     def capacity(self) -> int:
-        return int(self.runs[0].configuration[2].split("-")[1])
+        return int(self.configuration[2].split("-")[1])
 
 
-def configurations(runs: list[Run]) -> list[Configuration]:
-    """The runs of every configuration together, in the order of the file."""
-    return [Configuration(runs=tuple(alike)) for _, alike in grouped(runs, "configuration")]
+def configurations(runs: list[Run]) -> list[Run]:
+    """The mean of the runs of every configuration, in the order of the file."""
+    return [_mean_run(alike) for _, alike in grouped(runs, "configuration")]
+
+
+def _mean_run(alike: list[Run]) -> Run:
+    totals, keras = [run.total for run in alike], [run.keras for run in alike if run.keras is not None]
+    return replace(
+        alike[0],
+        total=fmean(totals),
+        keras=fmean(keras) if len(keras) == len(alike) else None,
+        predicted=_mean([run.predicted for run in alike]),
+        runs=len(alike),
+        spread=stdev(totals) / fmean(totals) if len(alike) > 1 else 0.0,
+    )
 
 
 def mean_rows(runs: list[Run], tolerance: float) -> Iterator[dict[str, Any]]:
@@ -137,11 +118,11 @@ def mean_rows(runs: list[Run], tolerance: float) -> Iterator[dict[str, Any]]:
     Tolerance: `tolerance`, or the standard deviation of the runs over their mean where that is larger.
     """
     for each in configurations(runs):
-        if len(each.runs) > 1:
+        if each.runs > 1:
             yield {
-                "name": f"mean of {len(each.runs)}: {each.runs[0].title}",
+                "name": f"mean of {each.runs}: {each.title}",
                 "kind": "mean over second thresholds",
-                **each.predicted.columns(),
+                **_rounded(each.predicted),
                 "published": each.total,
                 "tolerance": max(tolerance, each.spread),
                 "noise": each.noise,
@@ -160,38 +141,36 @@ def slope_rows(runs: list[Run]) -> Iterator[dict[str, Any]]:
         small, large = min(group, key=capacity), max(group, key=capacity)
         if small.capacity < large.capacity:
             between = f"{large.capacity} less {small.capacity}"
-            yield _slope(small, large, "slope in capacity", f"{large.hidden} hidden, capacity {between}")
+            yield _slope(small, large, "slope in capacity", f"{large.configuration[0]} hidden, capacity {between}")
     for _, group in grouped([each for each in found if each.activity is not None], "task"):
         narrow, wide = min(group, key=width), max(group, key=width)
         if narrow.width < wide.width:
-            between = f"{wide.hidden} less {narrow.hidden} hidden ({wide.width}, {narrow.width} wide)"
+            (more, *_), (less, *_) = wide.configuration, narrow.configuration
+            between = f"{more} less {less} hidden ({wide.width}, {narrow.width} wide)"
             yield _slope(narrow, wide, "slope in width", f"activity {wide.activity:g}, {between}")
 
 
-def tilewise_rows(runs: list[Run], tilewise: dict[tuple[str, ...], list[Prediction]]) -> Iterator[dict[str, Any]]:
+def tilewise_rows(runs: list[Run], tilewise: dict[tuple[str, ...], list[Ends]]) -> Iterator[dict[str, Any]]:
     """Every configuration predicted with the tile-wise state gradient, from the same spikes; nothing to compare."""
     for each in configurations(runs):
-        mean = _mean(tilewise[each.runs[0].configuration])
         yield {
-            "name": f"tile-wise: {each.runs[0].title}",
+            "name": f"tile-wise: {each.title}",
             "kind": "tile-wise state gradient",
-            **mean.columns(),
+            **_rounded(_mean(tilewise[each.configuration])),
             "published": None,
             "tolerance": SLOPE_TOLERANCE,
-            "note": f"{NOTHING_PUBLISHED}; per batch: {each.predicted.middle:.3f} ms",
+            "note": f"{NOTHING_PUBLISHED}; per batch: {each.predicted[0]:.3f} ms",
         }
 
 
-def _slope(small: Configuration, large: Configuration, kind: str, name: str) -> dict[str, Any]:
+def _slope(small: Run, large: Run, kind: str, name: str) -> dict[str, Any]:
     """The larger configuration minus the smaller one."""
-    low, middle, high = (
-        getattr(large.predicted, end) - getattr(small.predicted, end) for end in ("low", "middle", "high")
-    )
+    ends = [more - less for more, less in zip(large.predicted, small.predicted, strict=True)]
     noise = None if small.noise is None or large.noise is None else math.hypot(small.noise, large.noise)
     return {
         "name": f"{kind}: {name}",
         "kind": kind,
-        **Prediction(middle=middle, low=min(low, middle, high), high=max(low, middle, high)).columns(),
+        **_rounded((ends[0], min(ends), max(ends))),
         "published": large.total - small.total,
         "tolerance": SLOPE_TOLERANCE,
         "noise": noise,
@@ -204,16 +183,19 @@ def _second(keras: float | None) -> dict[str, Any]:
     return {} if keras is None else {"second": keras, "second_name": SECOND}
 
 
-def _mean(given: list[Prediction]) -> Prediction:
-    return Prediction(
-        middle=fmean(each.middle for each in given),
-        low=fmean(each.low for each in given),
-        high=fmean(each.high for each in given),
-    )
+def _mean(given: list[Ends]) -> Ends:
+    predicted, low, high = map(fmean, zip(*given, strict=True))
+    return predicted, low, high
 
 
-WORKER_CONTEXTS = 6
+def _rounded(ends: Ends) -> Fields:
+    """The fields of a prediction, rounded to what is printed in JSON."""
+    return within_bounds(*(round(end, 4) for end in ends))
+
+
+MK2_TILES, WORKER_CONTEXTS = 1472, 6
 TILEWISE = {"state_gradient": "tilewise"}
+INPUT = "input"  # its name among the lists of an activity
 MEAN_INPUT_IDS = 12.7  # N-MNIST, 1 ms bins, first 100 ms, at most 32 kept: mean of real recordings
 STEP_TOLERANCE = 0.15
 MACHINE = "bow"
@@ -228,26 +210,35 @@ ACTIVITY = {False: "activity of random input", True: "activity of N-MNIST record
 def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     """Rows for every measured run, then those of configurations with several runs, slopes, and the other gradient; on
     a Bow unless a machine is asked for."""
-    machine, data = asked.machine or load_machine(MACHINE), asked.data
-    assert isinstance(machine, MimdMachine)
+    machine, data = asked.machine_or(MACHINE), asked.data
     runs = []
     activities: dict[tuple[str, ...], tuple[Workload, list[RecordedActivity]]] = {}
     for number, row in enumerate(lines, start=1):
         try:
-            workload, measured = _workload_of(row, data), _measured(row)
+            workload = _workload_of(row, data)
+            keras, activity = (
+                row.number(name, above=0) if row.get(name) else None for name in ("ms_keras", "max_activity")
+            )
+            total = row.number("ms_total", above=0)
             compiled = compile_workload(workload, machine, must_fit=False)
         except MimdsimError as problem:
             yield _shared(data) | refused(row, problem)
             continue
         log = train_workload(workload, compiled, open_data(workload))
         timed = retime(compiled, machine, log.activity)
-        run = Run(**measured, predicted=_predicted(compiled, machine, log.activity))
+        run = Run(
+            configuration=tuple(row[name] for name in ("hidden", "dense", "sparse", "batch", "T")),
+            activity=activity,
+            total=total,
+            keras=keras,
+            predicted=_predicted(compiled, machine, log.activity),
+        )
         runs.append(run)
         activities.setdefault(run.configuration, (workload, []))[1].append(log.activity)
         asked.progress("training steps of published runs", number, len(lines))
         yield {
             **_shared(data),
-            **run.predicted.columns(),
+            **_rounded(run.predicted),
             "name": f"{run.title}, th2 {row['second_threshold']}",
             "kind": "one run",
             "published": run.total,
@@ -260,7 +251,7 @@ def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
                 parts=codelet_parts(timed.doubts, 1e3 / timed.clock_hz),
             ),
         }
-    tilewise: dict[tuple[str, ...], list[Prediction]] = {}
+    tilewise: dict[tuple[str, ...], list[Ends]] = {}
     for configuration, (workload, recorded) in activities.items():
         other = workload.model_copy(update={"mapping": workload.mapping.model_copy(update=TILEWISE)})
         compiled = compile_workload(other, machine, must_fit=False)
@@ -273,29 +264,25 @@ def _shared(data: Path | None) -> dict[str, str]:
     return {"unit": "ms", "source": SOURCE, "note": f"{NOTE}; {ACTIVITY[data is not None]}"}
 
 
-def _predicted(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> Prediction:
-    """Milliseconds of a training step; low and high with empty and full lists, where they are further out."""
-    middle = retime(compiled, machine, activity)
-    empty = retime(compiled, machine, _same_counts(compiled, activity, full=False))
-    full = retime(compiled, machine, _same_counts(compiled, activity, full=True))
-    return Prediction(
-        middle=1e3 * middle.seconds_per_training_step,
-        low=1e3 * min(empty.seconds_low, middle.seconds_low),
-        high=1e3 * max(full.seconds_high, middle.seconds_high),
+def _predicted(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> Ends:
+    """Of a training step; low and high with empty and full lists, where they are further out."""
+
+    def filled(share: float) -> RecordedActivity:
+        """So full are the lists of all layers; the input stays."""
+        made, (ids, counts) = filled_activity(compiled.network, share), (activity.ids, activity.counts)
+        return replace(made, ids=made.ids | {INPUT: ids[INPUT]}, counts=made.counts | {INPUT: counts[INPUT]})
+
+    middle, empty, full = (retime(compiled, machine, each) for each in (activity, filled(0.0), filled(1.0)))
+    return (
+        1e3 * middle.seconds_per_training_step,
+        1e3 * min(empty.seconds_low, middle.seconds_low),
+        1e3 * max(full.seconds_high, middle.seconds_high),
     )
 
 
 def _milliseconds(compiled: Compiled, activity: RecordedActivity, machine: MimdMachine) -> float:
     """Of a training step of the same program with the same spikes."""
     return 1e3 * retime(compiled, machine, activity).seconds_per_training_step
-
-
-def _measured(row: Cells) -> dict[str, Any]:
-    """The fields of a run but what is predicted."""
-    keras, activity = (row.number(name, above=0) if row.get(name) else None for name in ("ms_keras", "max_activity"))
-    configuration = tuple(row[name] for name in ("hidden", "dense", "sparse", "batch", "T"))
-    total = row.number("ms_total", above=0)
-    return {"configuration": configuration, "activity": activity, "total": total, "keras": keras}
 
 
 def _workload_of(row: Cells, data: Path | None) -> Workload:
@@ -326,17 +313,6 @@ def _workload_of(row: Cells, data: Path | None) -> Workload:
         "mapping": {"state_gradient": "per_batch"},
     }
     return build(Workload, table, where=f"line {row.line}")
-
-
-def _same_counts(compiled: Compiled, activity: RecordedActivity, *, full: bool) -> RecordedActivity:
-    """Activity with every list of the layers empty or full (lowest ids); the input stays."""
-    ids, counts = dict(activity.ids), dict(activity.counts)
-    for layer in compiled.network.layers:
-        capacity = ids[layer.name].shape[2]
-        spread = (np.arange(capacity) * layer.neurons) // capacity
-        ids[layer.name] = np.broadcast_to(spread.astype(np.int32), ids[layer.name].shape).copy()
-        counts[layer.name] = np.full_like(counts[layer.name], capacity if full else 0)
-    return RecordedActivity(ids=ids, counts=counts, dropped={})
 
 
 TRAINING_STEPS = ReferenceTable(
@@ -375,28 +351,28 @@ def golden_rows(path: Path, cases: Any) -> Iterator[Fields]:
                 }
 
 
-def golden_columns(dense: list[int], batch: int = 48, tiles: int = 1472) -> dict[str, list[int]]:
-    """The printed columns for a network of these widths, two neurons a tile unit, one chip."""
+def golden_columns(dense: list[int]) -> dict[str, list[int]]:
+    """The printed columns for a network of these widths, batches of 48, two neurons a tile unit, one chip."""
     table = {
         "name": "golden",
         "title": "golden mapping",
         "data": {"source": "random", "inputs": dense[0], "classes": dense[-1], "timesteps": 2, "input_capacity": 8},
         "network": {"hidden": dense[1:-1], "activity": 0.01},
-        "training": {"batch": batch, "learning_rate": 1e-3},
+        "training": {"batch": 48, "learning_rate": 1e-3},
     }
     network = network_of(build(Workload, table, where="golden mapping"))
-    placement = place(network, tiles, WORKER_CONTEXTS, MappingOptions())
+    placement = place(network, MK2_TILES, WORKER_CONTEXTS, MappingOptions())
     reductions = list(placement.reductions.values())
     return {
-        "start": [layer.first_tile for layer in placement.layers],
-        "end": [layer.last_tile for layer in placement.layers],
+        "start": [int(layer.tiles[0]) for layer in placement.layers],
+        "end": [int(layer.tiles[-1]) + 1 for layer in placement.layers],
         "spread": [layer.spread for layer in placement.layers],
         "workers": [layer.workers for layer in placement.layers],
         "states_per_worker": [
             -(-width // layer.workers) for width, layer in zip(dense[1:], placement.layers, strict=True)
         ],
         "reduce_tiles": [plan.tiles for plan in reductions],
-        "occupied": [layer.occupied for layer in placement.layers[1:]],
+        "occupied": [layer.tiles.size for layer in placement.layers[1:]],
         "exchange_group": [plan.group_size for plan in reductions],
         "num_groups": [plan.groups for plan in reductions],
     }

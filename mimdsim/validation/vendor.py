@@ -70,18 +70,25 @@ def _of(
     parameters: str,
     *,
     op: bool = False,
+    ops: tuple[str, ...] = (),
+    edge: bool = False,
     formats_as: tuple[str, ...] | None = None,
     **named: str | bool,
 ) -> Formula:
     """The function of these parameters, and by keyword of others; texts are parameters, what is not is passed on.
 
-    op: whether it takes the operation. formats_as: keywords for the one or two formats; None: all of it is `dtype`.
+    op: whether it takes the operation; ops: which there are, where it does not say; edge: whether the template is the
+    edges of a block, of which it takes one. formats_as: keywords for the one or two formats; None: `dtype` for both.
     """
 
     def formula(operation: str, dtype: str, p: VendorParams) -> Elements:
+        if ops and operation not in ops:
+            raise NoCycleFormula(function.__name__, operation, ops)
         given = [_value(p, text) for text in parameters.split()]
         more: dict[str, Any] = {name: _value(p, one) if isinstance(one, str) else one for name, one in named.items()}
         more |= {"dtype": dtype} if formats_as is None else dict(zip(formats_as, formats(dtype), strict=False))
+        if edge:
+            more["block"] = VendorParams(block=operation.partition("x")[0]).count("block")
         return function(*given, **more, **({"op": operation} if op else {}))
 
     return formula
@@ -90,14 +97,6 @@ def _of(
 def _scaled(op: str) -> Formula:
     function = partial(scaled_add_1d_cycles, op=op, as_vendor=True)
     return _of(function, "n", formats_as=("dtype",), memory_constrained="memConstrained?", constant_scale="isConstant?")
-
-
-def _bias(op: str, dtype: str, p: VendorParams) -> Elements:
-    if op not in ("ADD", "SUBTRACT"):
-        raise NoCycleFormula("broadcast of an inner vector", op, ["ADD", "SUBTRACT"])
-    return elementwise.bias_add_cycles(
-        p.count("broadcastFactor"), p.count("bLen"), dtype=dtype, slices=p.count("bSlices", 1)
-    )
 
 
 def _slice_2d(op: str, dtype: str, p: VendorParams, *, update: bool) -> Elements:
@@ -180,23 +179,8 @@ def _conv_nx1(op: str, dtype: str, p: VendorParams) -> Elements:
     )
 
 
-def _sparse(function: Callable[..., int], **fixed: bool) -> Formula:
+def _sparse(function: Callable[..., int], **fixed: Any) -> Formula:
     return _of(function, "numX numZ numY", formats_as=("dtype",), buckets="buckets=1", subgroups="subgroups=1", **fixed)
-
-
-def _sparse_block(edges: str, dtype: str, p: VendorParams) -> Elements:
-    data, sums = formats(dtype)
-    return sparse.sparse_dense_block_cycles(
-        p.count("numXBlocks"),
-        p.count("numZ"),
-        p.count("numYBlocks"),
-        block=VendorParams(block=edges.partition("x")[0]).count("block"),
-        dtype=data,
-        partials_dtype=sums,
-        conv_units=p.count("convUnits", 16),
-        buckets=p.count("buckets", 1),
-        subgroups=p.count("subgroups", 1),
-    )
 
 
 # By name without template arguments; those reach the formula as its first argument.
@@ -215,7 +199,9 @@ FORMULAS: dict[str, Formula] = {
     },
     "popops::BroadcastClamp": _of(elementwise.clamp_cycles, "rows|"),
     "popops::BroadcastSelect": _of(elementwise.broadcast_select_cycles, "rows|"),
-    "popops::BroadcastVectorInner1D": _bias,
+    "popops::BroadcastVectorInner1D": _of(
+        elementwise.bias_add_cycles, "broadcastFactor bLen", ops=("ADD", "SUBTRACT"), slices="bSlices=1"
+    ),
     **{
         f"popops::BroadcastVectorOuterBy{name}1D{in_place}": _of(
             function, "rows cols", op=True, misaligned="misaligned?"
@@ -288,7 +274,15 @@ FORMULAS: dict[str, Formula] = {
     "poprand::Dropout": _of(network.dropout_cycles, "n"),
     "poprand::Normal": _of(network.normal_cycles, "n"),
     "poprand::Uniform": _of(network.uniform_cycles, "n", as_vendor=True),
-    "popsparse::SparseDenseMatMulBlock": _sparse_block,
+    "popsparse::SparseDenseMatMulBlock": _of(
+        sparse.sparse_dense_block_cycles,
+        "numXBlocks numZ numYBlocks",
+        edge=True,
+        formats_as=("dtype", "partials_dtype"),
+        conv_units="convUnits=16",
+        buckets="buckets=1",
+        subgroups="subgroups=1",
+    ),
     "popsparse::SparseDenseMatMulElementWise": _sparse(sparse.sparse_dense_elementwise_cycles),
     "popsparse::SparseDenseMatMulElementWiseTranspose": _sparse(sparse.sparse_dense_transposed_cycles),
     "popsparse::SparseDenseMatMulGradAElementWise": _sparse(sparse.sparse_dense_elementwise_cycles, gradient_a=True),

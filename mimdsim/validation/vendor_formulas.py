@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from mimdsim.costs.library.arithmetic import (
     Elements,
     NoCycleFormula,
-    cycles_if,
+    check_float,
     larger,
     vector_elements,
-    whole_and_rest,
 )
 from mimdsim.costs.library.dense import zero_partials_pass_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES
 
 OPERATIONS = ("ADD", "SUBTRACT", "AXPLUSBY", "AXMINUSBY")
-
-
-def _check(op: str, dtype: str) -> None:
-    if op not in OPERATIONS:
-        raise NoCycleFormula("scaled arithmetic", op, OPERATIONS)
-    if dtype not in ("f32", "f16"):
-        raise NoCycleFormula("scaled arithmetic", dtype, ["f32", "f16"])
 
 
 def scaled_add_1d_cycles(
@@ -42,10 +32,12 @@ def scaled_add_1d_cycles(
     `as_vendor` repeats the vendor's slip: a comparison of an unsigned number with zero, never true, drops the extra
     vector that some contexts process. By default that vector is counted.
     """
-    _check(op, dtype)
+    if op not in OPERATIONS:
+        raise NoCycleFormula("scaled arithmetic", op, OPERATIONS)
+    check_float(dtype, "scaled arithmetic")
     per_vector = vector_elements(dtype, vector_bytes)
-    vectors, rest = whole_and_rest(n, per_vector)
-    each, extra = whole_and_rest(vectors, worker_contexts)
+    vectors, rest = divmod(n, per_vector)
+    each, extra = divmod(vectors, worker_contexts)
     both_scaled = op in ("AXPLUSBY", "AXMINUSBY")
     wide = both_scaled and dtype == "f32"
     # Load, load, multiply-add with store: three bundles a vector; two, then one, if memory lets them overlap.
@@ -58,10 +50,8 @@ def scaled_add_1d_cycles(
     def worker(count: Elements) -> Elements:
         return prologue + (6 + inner * (count - 1)) * (count > 0) + ending  # 6 fills the pipeline with one vector
 
-    if dtype == "f32":
-        tail = cycles_if(rest > 0, 5 if wide else 8)
-    else:
-        tail = cycles_if(rest > 0, 5) + cycles_if(rest >= 2, 7) + cycles_if(rest == 3, 6)
+    of_halves = (rest > 0) * 5 + (rest >= 2) * 7 + (rest == 3) * 6
+    tail = (rest > 0) * (5 if wide else 8) if dtype == "f32" else of_halves
     # +1: the context after the last one with an extra vector asks whether a remainder is left.
     slowest = worker(each) + 1 + tail
     if not as_vendor:
@@ -69,45 +59,13 @@ def scaled_add_1d_cycles(
     fixed = 21 + SUPERVISOR_CYCLES + 7 + 12
     if not constant_scale:
         fixed += 6 + {"AXPLUSBY": 12, "SUBTRACT": 7}.get(op, 0)  # 6: setzi and branch around the constant
-    remainder = cycles_if(rest > 0, 6)  # the branch around the remainder is not taken
+    remainder = (rest > 0) * 6  # the branch around the remainder is not taken
     return fixed + remainder + worker_contexts * slowest
-
-
-def _row_tail_cycles(rest: Elements, dtype: str) -> Elements:
-    if dtype == "f32":
-        return cycles_if(rest > 0, 7)
-    return cycles_if(rest > 0, 4) + cycles_if(rest >= 2, 6) + 7 * (rest % 2)  # look, a pair, a single element
-
-
-def scaled_add_2d_cycles(
-    rows: Iterable[Elements],
-    *,
-    op: str = "ADD",
-    dtype: str = "f32",
-    constant_scale: bool = False,
-    memory_constrained: bool = False,
-    vector_bytes: int = 8,
-) -> Elements:
-    """Worker cycles of a scaled addition over rows (ScaledAdd2D, aXPlusbY2D ...; popopsCycleEstimators.cpp)."""
-    _check(op, dtype)
-    wide = op in ("AXPLUSBY", "AXMINUSBY") and dtype == "f32"
-    inner = 2 if memory_constrained and not wide else 3
-    total: Elements = 9
-    if constant_scale:
-        total = total + (4 if op == "AXPLUSBY" else 0)
-    else:
-        total = total + 1 + {"SUBTRACT": 2, "AXPLUSBY": 6}.get(op, 0)
-    per_vector = vector_elements(dtype, vector_bytes)
-    for n in rows:
-        vectors, rest = whole_and_rest(n, per_vector)
-        total = total + 15 + cycles_if(vectors > 0, 5) + inner * vectors + _row_tail_cycles(rest, dtype)
-    return total
 
 
 def dot_product_cycles(size: int, *, dtype: str = "f16", partials_dtype: str = "f16", vector_bytes: int = 8) -> int:
     """Worker cycles of one dot product of `size` elements; for f16 with f16 partials, of the pair made at a time."""
-    if dtype not in ("f32", "f16"):
-        raise NoCycleFormula("dot product", dtype, ["f32", "f16"])
+    check_float(dtype, "dot product")
     pair = dtype == "f16" and partials_dtype == "f16"
     outputs = 2 if pair else 1
     widest = vector_elements(dtype, vector_bytes)
@@ -163,14 +121,3 @@ def horizontal_mac_cycles(
         vector_bytes=vector_bytes,
     )
     return setup + loops + cleared
-
-
-def vertical_mac_dot_cycles(taps: int, channels: int) -> int:
-    """Worker cycles of the inner loop of the vertical MAC: `taps` products for each of `channels` half channels."""
-    # Three bundles for eight channels, two for four; the first tap is part of the 3 that fill the pipeline.
-    return 3 + (3 * (taps - 1) * (channels // 8) if channels >= 8 else 2 * (taps - 1) * (channels // 4))
-
-
-def slic_macs_per_cycle(in_channels: int, *, vector_bytes: int = 8) -> int:
-    """Products a tile cycle of the sliding-window unit (SLIC) on halves: a window of four, eight output channels."""
-    return min(vector_elements("f16", vector_bytes), in_channels) * 8

@@ -11,7 +11,7 @@ from torch_networks import BATCH, CLASSES, HIDDEN, INPUTS, TIMESTEPS, ZOO, Gated
 
 import mimdsim
 from mimdsim.base.errors import DescriptionError
-from mimdsim.frameworks.cells import reading_of
+from mimdsim.frameworks.network_table import reading_of
 from mimdsim.workload import network_of
 
 
@@ -106,10 +106,12 @@ class Changed(nn.Module):  # type: ignore[misc]
 @pytest.mark.parametrize(
     ("module", "text"),
     [
-        (Gated(nn.GRU(INPUTS, HIDDEN, num_layers=2)), "2 layers; nearest: as many modules"),
         (Gated(nn.GRU(INPUTS, HIDDEN // 2, bidirectional=True)), "nearest: one direction"),
         (Gated(nn.LSTM(INPUTS, HIDDEN + 1, proj_size=HIDDEN)), "nearest: torch.nn.Linear after it"),
-        (Gated(nn.RNN(INPUTS, HIDDEN, num_layers=2)), "has 2 layers; nearest: as many modules of one layer each"),
+        (
+            Gated(nn.RNN(INPUTS, HIDDEN, num_layers=2, dropout=0.1)),
+            "has dropout between its layers; nearest: torch.nn.Dropout",
+        ),
         (Changed(lambda net, x: net.out(net.cells(x)[0][3])), "nor its last, mean, highest or summed value"),
         (
             Changed(lambda net, x: net.out(net.cells(x, torch.ones(1, BATCH, HIDDEN))[0][-1])),

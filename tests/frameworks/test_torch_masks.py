@@ -20,7 +20,7 @@ snn = pytest.importorskip("snntorch")
 zoo = pytest.importorskip("torch_networks")
 frameworks = pytest.importorskip("mimdsim.frameworks")
 nn: Any = torch.nn
-prune: Any = torch.nn.utils.prune
+prune: Any = pytest.importorskip("torch.nn.utils.prune")
 SHORT = {"training.max_training_steps": 6, "training.evaluate": "never", "training.learning_rate": 0.02}
 
 pytestmark = pytest.mark.torch

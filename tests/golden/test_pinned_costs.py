@@ -45,7 +45,6 @@ CHOICES: dict[str | tuple[str, str], tuple[Any, ...]] = {
     ),
     "kind": ("RELU", "TANH", "SIGMOID", "GELU"),
     "rows_by_worker": ([[4, 4], [3]], [[9]], [[2, 1], [1], [1, 7], [], [12]]),
-    ("reduce_regions_cycles", "regions"): ([(3, [2, 5])], [(1, [8]), (20, [1, 1, 3])], [(64, [5]), (7, [16, 4])]),
     ("nonlinearity_gradient_1d_cycles", "op"): ("RELU", "TANH", "SIGMOID", "GELU"),
 }  # fmt: skip
 

@@ -90,8 +90,8 @@ def on_tiles(name: str) -> Iterator[tuple[str, str, str]]:
             except MimdsimError as refused:
                 yield name, f"sparse {rows} {columns} {batch} {changes}", str(refused).splitlines()[0]
                 continue
-            parts = (plan_of.row_parts, plan_of.column_parts, plan_of.batch_parts, plan_of.busiest_blocks)
-            told = f"{parts} {plan_of.planner_cycles} {plan_of.memory_bytes} {plan_of.flops} {dict(plan_of.terms)}"
+            parts = (*plan_of.parts, plan_of.busiest_blocks)
+            told = f"{parts} {plan_of.estimate_cycles} {plan_of.memory_bytes} {plan_of.flops} {dict(plan_of.terms)}"
             yield name, f"sparse {rows} {columns} {batch} {changes}", told
     for rows, bands, tiles_per_band, row_share in product((64, 1600), (1, 2, 9), (1, 4), (1.0, 0.3)):
         for batch, block, pieces in ((16, 1, 2), (200, 4, 1), (2048, 1, 1)):

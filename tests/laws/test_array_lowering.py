@@ -29,7 +29,7 @@ from networks import (
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking.program import check_program
-from mimdsim.codelets.elementwise import CALLS, SURROGATE_CALLS, add_surrogate
+from mimdsim.codelets.elementwise import CALLS, SURROGATE_CALLS, surrogate_boxes
 from mimdsim.compiler import compile_graph
 from mimdsim.compiler.lower import ARRAY_RULES
 from mimdsim.compiler.place.placement import place_arrays
@@ -297,7 +297,7 @@ def test_neurons_with_constants_of_their_own_run_with_dense_spikes() -> None:
 def test_every_surrogate_has_its_calls() -> None:
     assert set(SURROGATE_CALLS) == set(SURROGATES)
     n = np.array([600])
-    cycles = {name: int(add_surrogate(name).cost.cycles({"elements": n}, 6, 8)[0]) for name in SURROGATES}  # type: ignore[union-attr]
+    cycles = {name: int(surrogate_boxes(name, True).cost.cycles({"elements": n}, 6, 8)[0]) for name in SURROGATES}  # type: ignore[union-attr]
     assert cycles["straight_through"] == min(cycles.values())
     calls = (*SURROGATE_CALLS["superspike"], "times", "plus in place")
     by_hand = sum(int(CALLS[call](n, worker_contexts=6)[0]) for call in calls)
@@ -378,7 +378,7 @@ def test_sums_are_exchanged_in_the_cycles_they_were_planned_with(m: int, k: int,
     elements, fragments = largest_piece(place.plan.rows, place.plan.columns, place.plan.inner_splits)
     assert place.result.elements.max() <= elements
     height = place.result.row_stop - place.result.row_start
-    as_wide = np.isin(place.result.start, place.column_edges) & np.isin(place.result.stop, place.column_edges)
+    as_wide = np.isin(place.result.start, place.edges["column"]) & np.isin(place.result.stop, place.edges["column"])
     assert np.where(as_wide, 1, height).max() <= fragments
 
 

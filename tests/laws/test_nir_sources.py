@@ -60,7 +60,7 @@ def assert_comes_back(network: SpikingNetwork, seed: int, folder: Path) -> int:
 
 
 def _all_weights(each: Population) -> list[np.ndarray]:
-    return [each.weights, *(weights for _, weights in each.also)]
+    return [weights for _, weights in each.reads]
 
 
 @pytest.mark.parametrize("delay", [0, 1])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linear_networks import linear_network
+from memory_bytes import bytes_of
 from networks import ADAM, SEEDS, SMALL, Given, compiled, given_values, gradient_names, machine, parameter_keys
 from networks import small_network as network_of_lif
 from test_timing import ISSUE, tile_cycles
@@ -210,7 +211,7 @@ def test_memory_is_that_of_states_between_segments_and_one_segment() -> None:
     for segment, segments in ((4, 6), (6, 4), (2, 12)):
         made, _ = long_run(f"every:{segment}")
         tile = int(made.placement.layers[1].tiles[0])
-        held = {name: int(made.memory.bytes_of(name)[tile]) for name in made.memory.spans}
+        held = {name: int(bytes_of(made.memory, name)[tile]) for name in made.memory.spans}
         assert held["v.hidden1.kept"] == segments * row
         assert held["v.hidden1.segment"] == (segment + 1) * row
         saved = int(whole.memory.peak_by_tile[tile]) - int(made.memory.peak_by_tile[tile])

@@ -10,6 +10,7 @@ import pytest
 from codelet_families import CODELETS
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_bytes import bytes_of
 from networks import (
     ADAM,
     SEEDS,
@@ -205,8 +206,8 @@ def test_two_bytes_halve_what_they_move_and_hold() -> None:
     assert sent_to(half, "sum") == sent_to(plain, "sum") == 0
     assert 0 < sent_to(half, "reduce groups") < sent_to(plain, "reduce groups")
     for name in ("w.hidden0", "dw.hidden0", "moment1.hidden0", "v.hidden0.sequence", "gradient.output"):
-        np.testing.assert_array_equal(2 * half.memory.bytes_of(name), plain.memory.bytes_of(name))
-    np.testing.assert_array_equal(2 * short.memory.bytes_of("ids.hidden0"), plain.memory.bytes_of("ids.hidden0"))
+        np.testing.assert_array_equal(2 * bytes_of(half.memory, name), bytes_of(plain.memory, name))
+    np.testing.assert_array_equal(2 * bytes_of(short.memory, "ids.hidden0"), bytes_of(plain.memory, "ids.hidden0"))
     assert half.memory.peak_bytes < plain.memory.peak_bytes
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_bytes import bytes_of
 from networks import (
     ADAM,
     MAPPINGS,
@@ -253,7 +254,7 @@ def test_a_recurrent_layer_takes_the_memory_of_its_own_weights() -> None:
     )
     first = int(plain.placement.layers[0].tiles[0])
     for name, copies in (("r.hidden0", 1), ("moment1.r.hidden0", 1), ("dr.hidden0", 6)):
-        assert own.memory.bytes_of(name)[first] == copies * 256 * 2 * 4
+        assert bytes_of(own.memory, name)[first] == copies * 256 * 2 * 4
     assert own.memory.peak_bytes > plain.memory.peak_bytes
 
 

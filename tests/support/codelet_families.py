@@ -47,12 +47,10 @@ MADE = {
         *(dense.update_codelet(along) for along in BOXES),
         *(dense.copy_codelet(along, *shifts) for along in BOXES for shifts in ((), (0,), (-1,), (None, 0))),
     ),
-    losses: tuple(losses.pool_codelet(what, by_timestep) for what, by_timestep in losses.POOLS),
+    losses: tuple(losses.pool_codelet(what, by_timestep) for what in losses.POOLS for by_timestep in (False, True)),
     training: tuple(training.update_codelet(kind, scheduled=rate) for kind, rate in product(FORMS, (False, True))),
     elementwise: tuple(
-        make(name)
-        for make in (elementwise.add_surrogate, elementwise.surrogate_boxes)
-        for name in elementwise.SURROGATE_CALLS
+        elementwise.surrogate_boxes(name, added) for added in (True, False) for name in elementwise.SURROGATE_CALLS
     )
     + tuple(map(elementwise.dropout_masks, (False, True)))
     + tuple(elementwise.of_norm(*how) for how in product(elementwise.OF_NORM, (False, True))),

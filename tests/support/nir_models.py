@@ -273,7 +273,7 @@ def run(network: ImportedNetwork, source: Any) -> list[Any]:
                 current, dynamics = of_planes(each, row)
             else:
                 current = row @ each.weights + (0.0 if each.bias is None else each.bias)
-            for other, (_, weights) in zip(others, each.also, strict=True):
+            for other, (_, weights) in zip(others, each.reads[1:], strict=True):
                 current = current + other @ weights
             own = sent[index][-1]
             if each.recurrent is not None:

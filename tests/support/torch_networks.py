@@ -546,10 +546,13 @@ class JellyLoop(nn.Module):  # type: ignore[misc]
 class NorseRecurrent(nn.Module):  # type: ignore[misc]
     """Norse: a recurrent cell with weights of its own, and an integrator that is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, autapses: bool) -> None:
         super().__init__()
         parameters = norse.LIFParameters(tau_mem_inv=torch.tensor(250.0), alpha=torch.tensor(1.0))
-        self.cell = norse.LIFRecurrentCell(INPUTS, HIDDEN, p=parameters, autapses=True)
+        self.cell = norse.LIFRecurrentCell(INPUTS, HIDDEN, p=parameters, autapses=autapses)
+        if not autapses:
+            with torch.no_grad():  # none near zero, which rounding would make one of those that stay
+                self.cell.recurrent_weights.uniform_(-0.3, -0.05).fill_diagonal_(0)
         self.fc, self.out = nn.Linear(HIDDEN, CLASSES, bias=False), norse.LICell()
 
     def forward(self, x: Any) -> Any:
@@ -558,6 +561,23 @@ class NorseRecurrent(nn.Module):  # type: ignore[misc]
         for t in range(x.shape[0]):
             z, s1 = self.cell(x[t], s1)
             v, s2 = self.out(self.fc(z), s2)
+            voltages.append(v)
+        return torch.stack(voltages)
+
+
+class NorseIntegrators(nn.Module):  # type: ignore[misc]
+    """Norse: neurons that forget nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = norse.SequentialState(
+            nn.Linear(INPUTS, HIDDEN), norse.IAFCell(), nn.Linear(HIDDEN, CLASSES), norse.LICell()
+        )
+
+    def forward(self, x: Any) -> Any:
+        state, voltages = None, []
+        for step in x:
+            v, state = self.net(step, state)
             voltages.append(v)
         return torch.stack(voltages)
 
@@ -857,6 +877,27 @@ class Shown(nn.Module):  # type: ignore[misc]
         return torch.stack(spikes, dim=0), torch.stack(potentials, dim=0)
 
 
+class OwnTau(nn.Module):  # type: ignore[misc]
+    """One learned number for the neurons of a layer: how much they keep, as a sigmoid, and in planes a threshold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc1, self.fc2 = nn.Conv2d(2, 3, 3), nn.Linear(48, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.w, self.thr = nn.Parameter(torch.tensor(1.5)), nn.Parameter(torch.tensor([0.5]))
+
+    def forward(self, x: Any) -> Any:
+        v, u, made = 0.0, 0.0, 0.0
+        for step in x:
+            v = 0.9 * v + self.conv(step)
+            first = spike_fn(v - self.thr)
+            v = v * (1 - first)
+            u = torch.sigmoid(self.w) * u + self.fc1(first.flatten(1))
+            second = spike_fn(u - 1.0)
+            u = u - second
+            made = made + self.fc2(second)
+        return made
+
+
 class ReadOut(nn.Module):  # type: ignore[misc]
     """A linear layer without neurons at the end: of every timestep, averaged, or of the mean of all."""
 
@@ -1149,7 +1190,15 @@ ZOO: dict[str, TorchNetwork] = {
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
-    "norse recurrent": TorchNetwork(make=NorseRecurrent, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5),
+    "norse recurrent": TorchNetwork(
+        make=lambda: NorseRecurrent(True), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
+    ),
+    "norse recurrent, no neuron onto itself": TorchNetwork(
+        make=lambda: NorseRecurrent(False), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
+    ),
+    "norse integrators": TorchNetwork(
+        make=NorseIntegrators, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
+    ),
     "norse in time": TorchNetwork(make=NorseInTime, judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0),
     "norse LSNN": TorchNetwork(
         make=lambda: FirstOf(_lsnn()), judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0
@@ -1179,6 +1228,13 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "LSTM": TorchNetwork(make=lambda: Gated(nn.LSTM(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
     "RNN": TorchNetwork(make=lambda: Gated(nn.RNN(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "LSTM of two layers": TorchNetwork(
+        make=lambda: Gated(nn.LSTM(INPUTS, HIDDEN, num_layers=2)), loss="", judge=of_counts, scale=2.0
+    ),
+    "GRU of three layers, samples first": TorchNetwork(
+        make=lambda: Gated(nn.GRU(INPUTS, HIDDEN, num_layers=3, batch_first=True)), loss="", judge=of_counts,
+        batch_first=True, scale=2.0,
+    ),
     "RNN of rectified numbers": TorchNetwork(
         make=lambda: Gated(nn.RNN(INPUTS, HIDDEN, nonlinearity="relu")), loss="", judge=of_counts, scale=1.5
     ),
@@ -1198,6 +1254,9 @@ ZOO: dict[str, TorchNetwork] = {
     "an image in every timestep: snnTorch's tutorial 5": TorchNetwork(make=Shown, judge=of_counts, input="image"),
     "an image in every timestep: SpikingJelly, Fashion-MNIST": TorchNetwork(
         make=ShownPlanes, loss="", judge=of_counts, sample=(1, 8, 8), scale=2.0, input="image"
+    ),
+    "neurons written out: one learned number for a layer": TorchNetwork(
+        make=OwnTau, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
     ),
     "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(False), loss="", judge=of_counts),
     "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut(True), loss="", judge=of_counts),
@@ -1267,7 +1326,7 @@ def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray) -> np.ndarra
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
     """(the loss, gradients by the module's names), in the module's precision."""
-    from mimdsim.frameworks.recording import reset_states
+    from mimdsim.frameworks.module_calls import reset_states
 
     reset_states(module)
     functional.reset_net(module)
@@ -1279,7 +1338,7 @@ def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -
 
 
 def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
-    from mimdsim.frameworks.recording import reset_states
+    from mimdsim.frameworks.module_calls import reset_states
 
     if network.single:
         made = [module(step) for step in spikes]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import MappingError
+from mimdsim.gpu.elementwise import RecurrentLayer
 from mimdsim.gpu.engine import list_walk_seconds, time_on_gpu
 from mimdsim.gpu.kernels import list_lengths
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, training_graph
@@ -80,7 +81,8 @@ def test_a_recurrent_layer_is_walked_by_one_block_a_sample() -> None:
     assert isinstance(gpu, GpuMachine)
 
     def seconds(batch: int, entries: float) -> float:
-        return list_walk_seconds(gpu, neurons=1464, batch=batch, timesteps=100, entries=entries, forward=True)
+        layer = RecurrentLayer(neurons=1464, gates=1, batch=batch, timesteps=100)
+        return list_walk_seconds(gpu, layer, entries=entries, forward=True)
 
     assert seconds(132, 14.6) == seconds(1, 14.6) == seconds(133, 14.6) / 2
     assert seconds(48, 14.64) == pytest.approx(501e-6, rel=0.1)  # measured: recur_forward, references/README.md

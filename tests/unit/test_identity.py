@@ -25,6 +25,7 @@ from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.base.identity import LEFT_OUT, changed_files, code_digest, file_digest, files_below, meaning
 from mimdsim.base.search_path import NAMES_FILES
 from mimdsim.execution import checkpoint as checkpoints
+from mimdsim.graph.layer import Source
 from mimdsim.machine import MimdMachine, description_files
 from mimdsim.machine.calibrated import CalibrationFile
 from mimdsim.numerics import compiled as kernels
@@ -89,12 +90,14 @@ def weights(path: Path, seed: int = 0) -> Path:
 def model(path: Path, seed: int = 0) -> Path:
     rng = np.random.default_rng(seed)
 
-    def population(inputs: int, neurons: int) -> Population:
+    def population(source: str, inputs: int, neurons: int) -> Population:
         one = np.ones(neurons)
         dynamics = Dynamics(decay=0.9 * one, gain=one, rest=0 * one, threshold=one, reset="zero", reset_value=0 * one)
-        return Population(node="n", kind="LIF", weights=rng.random((inputs, neurons)), dynamics=dynamics)
+        reads = ((Source(name=source, neurons=inputs, lag=0), rng.random((inputs, neurons))),)
+        return Population(node="n", kind="LIF", reads=reads, dynamics=dynamics)
 
-    write_model(path, ImportedNetwork(populations=(population(7, 5), population(5, 2)), dt_seconds=1e-3))
+    populations = population("input", 7, 5), population("hidden0", 5, 2)
+    write_model(path, ImportedNetwork(populations=populations, dt_seconds=1e-3))
     return path
 
 

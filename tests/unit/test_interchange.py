@@ -213,7 +213,7 @@ def test_trained_weights_go_to_nir_and_come_back(tmp_path: Path, small: Path) ->
     assert "note: layers read each other some timesteps later" in said
     again = network_of_nir(Path("x"), read_nir(tmp_path / "out/small.nir"))
     assert again.dt_seconds == pytest.approx(1e-3)
-    assert [each.delay for each in again.populations] == [0, 1]
+    assert [each.sources[0].lag for each in again.populations] == [0, 1]
     np.testing.assert_allclose(again.populations[0].weights, weights["w.hidden0"], rtol=1e-5)  # (1 - 0.9) * 10 = 1
     np.testing.assert_allclose(again.populations[1].dynamics.threshold, 2.0)
     typed("import", tmp_path / "out/small.nir", "--out", tmp_path / "in")

@@ -22,7 +22,7 @@ from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.graph import SpikingNetwork, gradient_of
 from mimdsim.graph.names import Parameter
 from mimdsim.program import Observables
-from mimdsim.validation.stencil.boxes import Blocks, cut, tile_blocks, worker_blocks
+from mimdsim.validation.stencil.boxes import Boxes, cut, tile_blocks, worker_blocks
 from mimdsim.validation.stencil.copies import column_copies, placed, row_copies
 
 DRAWN = Path(__file__).resolve().parents[1] / "golden" / "pinned_draws.csv"
@@ -77,21 +77,27 @@ BLOCK = [(0, 6, 0, 8, 3), (6, 7, 0, 5, 4), (7, 9, 0, 3, 5)]  # top, bottom, left
 SLICES = [(0, 6, 0, 4, 3), (0, 6, 4, 5, 3), (0, 6, 5, 8, 3), (6, 7, 0, 2, 4), (6, 7, 2, 5, 4), (7, 9, 0, 3, 5)]
 
 
+def of(rectangles: list[tuple[int, ...]]) -> Boxes:
+    bounds, (*_, tiles) = np.array([each[:4] for each in rectangles]).reshape(-1, 2, 2), np.array(rectangles).T
+    return Boxes(bounds=bounds, tiles=tiles)
+
+
 def test_slices_that_are_copied() -> None:
-    found = placed(Blocks.of(SLICES), Blocks.of(BLOCK))
+    found = placed(of(SLICES), of(BLOCK))
     assert found.in_rows.tolist() == [True, True, True, False, False, False]
     assert found.beside_west.tolist() == [False, True, True, False, False, False]
     assert found.beside_east.tolist() == [True, True, False, False, False, False]
 
 
 def boxes(table: Any) -> list[tuple[int, ...]]:
-    columns = (table.columns[name] for name in ("top", "bottom", "left", "right"))
+    columns = (table.columns[name] for name in ("low0", "high0", "low1", "high1"))
     return list(zip(table.tiles.tolist(), *(column.tolist() for column in columns), strict=True))
 
 
 def test_copies_and_what_they_cost() -> None:
     """Boxes count from 1, as the frame of zeros is 0; the middle slice is a single column, which is copied once."""
-    found = placed(Blocks.of(SLICES), Blocks.of(BLOCK))
+    framed = [(top + 1, bottom + 1, left + 1, right + 1, tile) for top, bottom, left, right, tile in SLICES]
+    found = placed(of(framed), of([(*(end + 1 for end in block[:4]), block[4]) for block in BLOCK]))
     (rows,) = row_copies(found, 4, "image", "block")
     assert rows.operands == {"source": "image", "target": "block"}
     assert boxes(rows) == [(3, 1, 7, 1, 5), (3, 1, 7, 5, 6), (3, 1, 7, 6, 9)]
@@ -104,13 +110,12 @@ def test_copies_and_what_they_cost() -> None:
         assert [term.extents for term in cost.terms] == [("rows",), ("words",)]
         assert table.codelet.extents["words"].per == per
         assert said in cost.source
-    alone = placed(Blocks.of(BLOCK), Blocks.of(BLOCK))
+    alone = placed(of(BLOCK), of(BLOCK))
     assert row_copies(alone, 4, "image", "block") == column_copies(alone, 4, "block", "edge") == ()
 
 
-def rectangles(blocks: Blocks) -> list[tuple[int, ...]]:
-    columns = (blocks.top, blocks.bottom, blocks.left, blocks.right, blocks.tile)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+def rectangles(blocks: Boxes) -> list[tuple[int, ...]]:
+    return [(*high, *wide, tile) for (high, wide), tile in zip(blocks.bounds.tolist(), blocks.tiles, strict=True)]
 
 
 def test_images_are_cut_for_chips_tiles_and_contexts() -> None:
@@ -121,9 +126,9 @@ def test_images_are_cut_for_chips_tiles_and_contexts() -> None:
     assert rectangles(tile_blocks(4, 5, 2, 2)) == [(0, 2, 0, 3, 0), (0, 2, 3, 5, 1), (2, 4, 0, 3, 2), (2, 4, 3, 5, 3)]
     assert rectangles(tile_blocks(5, 4, 2, 1)) == [(0, 5, 0, 2, 0), (0, 5, 2, 4, 1)]
     assert rectangles(tile_blocks(4, 4, 2, 1)) == [(0, 4, 0, 2, 0), (0, 4, 2, 4, 1)]
-    assert rectangles(worker_blocks(Blocks.of([(1, 5, 2, 5, 7)]), 2)) == [(1, 3, 2, 5, 7), (3, 5, 2, 5, 7)]
-    assert rectangles(worker_blocks(Blocks.of([(1, 4, 2, 6, 7)]), 2)) == [(1, 4, 2, 4, 7), (1, 4, 4, 6, 7)]
-    assert len(worker_blocks(Blocks.of([(0, 2, 0, 2, 0)]), 6).top) == 2
+    assert rectangles(worker_blocks(of([(1, 5, 2, 5, 7)]), 2)) == [(1, 3, 2, 5, 7), (3, 5, 2, 5, 7)]
+    assert rectangles(worker_blocks(of([(1, 4, 2, 6, 7)]), 2)) == [(1, 4, 2, 4, 7), (1, 4, 4, 6, 7)]
+    assert len(worker_blocks(of([(0, 2, 0, 2, 0)]), 6).tiles) == 2
 
 
 # drawn inputs

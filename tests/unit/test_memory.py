@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from memory_bytes import bytes_of, live_at
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.checking.program import memory_finding
@@ -258,7 +259,7 @@ def test_of_tiles_that_peak_alike_the_one_named_is_the_one_described(order: tupl
 
 def live(memory: Memory) -> np.ndarray:
     """int64[supersteps, tiles], added up anew for every superstep."""
-    return np.stack([memory.live_at(index) for index in range(len(memory.names))])
+    return np.stack([live_at(memory, index) for index in range(len(memory.names))])
 
 
 MEASURED = [
@@ -275,7 +276,7 @@ def test_categories_add_up_to_the_live_bytes_at_the_peak(name: str, changes: dic
     memory = compiled(name, changes, on).memory
     assert memory.by_category.shape[0] == len(memory.categories)
     assert memory.by_category[:, memory.peak_tile].sum() == memory.peak_bytes
-    np.testing.assert_array_equal(memory.by_category.sum(axis=0), memory.live_at(memory.peak_superstep))
+    np.testing.assert_array_equal(memory.by_category.sum(axis=0), live_at(memory, memory.peak_superstep))
     assert memory.by_category.min() >= 0
     assert live(memory).max() == memory.peak_bytes == memory.peak_by_tile[memory.peak_tile]
 
@@ -289,7 +290,7 @@ def test_persistent_variables_live_everywhere(name: str, changes: dict[str, Any]
     assert kinds == ({"weights", "optimiser"} if changes.get("training.optimiser") != "sgd" else {"weights"})
     for key in persistent:
         assert memory.spans[key] == (0, last)
-    held = sum(memory.bytes_of(key) for key in persistent)
+    held = sum(bytes_of(memory, key) for key in persistent)
     fixed = memory.vertices + memory.code
     np.testing.assert_array_equal(memory.always, held + fixed)
     assert (live(memory) >= memory.always).all()
@@ -305,7 +306,7 @@ def test_persistent_variables_outlive_their_last_use() -> None:
     ends = {key: memory.spans[key][1] for key in memory.spans}
     assert all(ends[key] == last for key, variable in program.variables.items() if variable.persistent)
     assert all(ends[key] < last - 1 for key, variable in program.variables.items() if not variable.persistent)
-    np.testing.assert_array_equal(memory.live_at(last), memory.always)
+    np.testing.assert_array_equal(live_at(memory, last), memory.always)
 
 
 @pytest.mark.parametrize(("name", "changes", "on"), MEASURED)
@@ -315,26 +316,26 @@ def test_live_bytes_are_those_of_the_spans(name: str, changes: dict[str, Any], o
     memory = made.memory
     for index, (superstep, _, _) in enumerate(made.program.supersteps()):
         total = memory.vertices + memory.code
-        for key, row in ((key, memory.bytes_of(key)) for key in memory.held):
+        for key, row in ((key, bytes_of(memory, key)) for key in memory.held):
             first, final = memory.spans[key]
             if first <= index <= final:
                 total = total + row
         if superstep.exchange is not None and not superstep.copies:
             total = total + superstep.exchange.bytes_received
-        np.testing.assert_array_equal(memory.live_at(index), total)
+        np.testing.assert_array_equal(live_at(memory, index), total)
 
 
 def test_every_byte_of_weights_lies_on_some_tile() -> None:
     made = compiled("nmnist-4")
     for layer in made.network.layers:
-        assert made.memory.bytes_of(f"w.{layer.name}").sum() == layer.inputs * layer.neurons * 4
-        assert made.memory.bytes_of(f"dw.{layer.name}").sum() == 6 * layer.inputs * layer.neurons * 4
+        assert bytes_of(made.memory, f"w.{layer.name}").sum() == layer.inputs * layer.neurons * 4
+        assert bytes_of(made.memory, f"dw.{layer.name}").sum() == 6 * layer.inputs * layer.neurons * 4
 
 
 def data_peak_bytes(memory: Memory) -> int:
     """The most that variables take of a tile, without vertices, code and exchange buffers."""
     total = np.zeros((len(memory.names), len(memory.always)), np.int64)
-    for key, row in ((key, memory.bytes_of(key)) for key in memory.held):
+    for key, row in ((key, bytes_of(memory, key)) for key in memory.held):
         first, last = memory.spans[key]
         total[first : last + 1] += row
     return int(total.max())

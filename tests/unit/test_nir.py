@@ -304,7 +304,7 @@ def test_planes_that_are_written_and_read_are_the_same(tmp_path: Path, name: str
     file = read_nir(nm.written(tmp_path, nir_of_network(made, names)))
     again = network_of_nir(Path("x"), file)
     for one, other in zip(made.populations, again.populations, strict=True):
-        assert (one.convolution, one.delay) == (other.convolution, other.delay)
+        assert (one.convolution, one.sources) == (other.convolution, other.sources)
         np.testing.assert_array_equal(one.weights, other.weights)
         np.testing.assert_array_equal(one.bias if one.bias is not None else 0, 0 if other.bias is None else other.bias)
     source = nm.spike_trains(TIMESTEPS, made.inputs)
@@ -627,7 +627,7 @@ def test_output_of_another_shape_is_noted() -> None:
 def test_a_constant_that_is_delayed_is_noted() -> None:
     late = nm.node("Delay", delay=[nm.DT] * 5)
     made = network(nm.graph({"w": nm.node("Affine", **AFFINE), "d": late, "n": nm.leaky(5)}))
-    assert made.populations[0].delay == 1
+    assert made.populations[0].sources[0].lag == 1
     assert made.notes[0] == "the constant that 'd' delays acts from the first timestep on, not 1 later"
 
 

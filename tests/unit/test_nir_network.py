@@ -117,14 +117,13 @@ def test_model_file_keeps_everything_in_float32(tmp_path: Path) -> None:
         skips = any(len(each) > 1 for each in made.sources)
         assert read_notes(tmp_path / "m.safetensors")["form"] == f"mimdsim model {1 + skips}", name
         for one, other in zip(made.populations, again.populations, strict=True):
-            assert (one.kind, one.recurrence, one.delay, one.dynamics.reset) == (
+            assert (one.kind, one.recurrence, one.sources, one.dynamics.reset) == (
                 other.kind,
                 other.recurrence,
-                other.delay,
+                other.sources,
                 other.dynamics.reset,
             ), name
-            np.testing.assert_allclose(one.weights, other.weights, rtol=1e-6)
-            for (_, first), (_, second) in zip(one.also, other.also, strict=True):
+            for (_, first), (_, second) in zip(one.reads, other.reads, strict=True):
                 np.testing.assert_allclose(first, second, rtol=1e-6)
             for field in dataclasses.fields(one.dynamics):
                 first, second = getattr(one.dynamics, field.name), getattr(other.dynamics, field.name)
@@ -194,18 +193,20 @@ def test_broken_model_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delays", [(0, 2), (1, 0), (3, 1), (2, 5)])
 def test_populations_may_wait_for_any_time(delays: tuple[int, int]) -> None:
     each = zip(network(CHAINS["two layers"]).populations, delays, strict=True)
-    made = ImportedNetwork(
-        populations=tuple(dataclasses.replace(one, delay=late) for one, late in each), dt_seconds=1.0
-    )
+    populations = []
+    for one, late in each:
+        ((source, weights),) = one.reads
+        populations.append(dataclasses.replace(one, reads=((dataclasses.replace(source, lag=late), weights),)))
+    made = ImportedNetwork(populations=tuple(populations), dt_seconds=1.0)
     given = described(made)
-    weights = shaped(given, arrays_of(made))
-    source = np.stack([nm.spike_trains(TIMESTEPS, made.inputs, seed) for seed in range(BATCH)], axis=1)
-    emitted = graph_spikes(given, weights, source)
+    arrays = shaped(given, arrays_of(made))
+    trains = np.stack([nm.spike_trains(TIMESTEPS, made.inputs, seed) for seed in range(BATCH)], axis=1)
+    emitted = graph_spikes(given, arrays, trains)
     assert emitted[-1].any()
-    again, _ = network_of_layers(given, weights, made.dt_seconds)
+    again, _ = network_of_layers(given, arrays, made.dt_seconds)
     for sample in range(BATCH):
         for spikes, *expected in zip(
-            emitted, nm.run(made, source[:, sample]), nm.run(again, source[:, sample]), strict=True
+            emitted, nm.run(made, trains[:, sample]), nm.run(again, trains[:, sample]), strict=True
         ):
             for one in expected:
                 np.testing.assert_array_equal(spikes[:, sample], one)

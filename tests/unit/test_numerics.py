@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mimdsim.execution.execute import LINE, OWN_PAGES, zeros
-from mimdsim.execution.whole_tensor_layers import Entries
+from mimdsim.execution.whole_tensor_layers import room_for_entries
 from mimdsim.numerics.columns import worker_load
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH, weigh_strips
@@ -55,32 +55,32 @@ def test_places_are_dealt_to_contexts_in_turn() -> None:
 
 def test_joined_lists_are_as_long_as_their_capacity_allows() -> None:
     """Two blocks, three timesteps of one sample: 3, 1 and 1 spike, and 1, 2 and 3 near the threshold; room for 2."""
-    entries = Entries.room(2, 3, 8)
+    entries = places, lanes, values, slots, ends = room_for_entries(2, 3, 8)
     near, fired = 0, int(whole_linear.FIRED)
     first = [(0, fired), (0, fired), (0, near), (1, fired), (2, near), (2, near), (2, near)]
     second = [(0, fired), (1, near), (1, near), (2, fired)]
     for block, listed in enumerate((first, second)):
-        entries.places[block, : len(listed)], kinds = np.array(listed).T
-        entries.lanes[block, : len(listed)] = kinds + np.arange(len(listed))
-        entries.values[block, : len(listed)] = 1
-        entries.ends[block] = np.cumsum(np.bincount(np.array(listed)[:, 0], minlength=3))
+        places[block, : len(listed)], kinds = np.array(listed).T
+        lanes[block, : len(listed)] = kinds + np.arange(len(listed))
+        values[block, : len(listed)] = 1
+        ends[block] = np.cumsum(np.bincount(np.array(listed)[:, 0], minlength=3))
     starts, trues, over = np.zeros(4, np.int64), np.zeros(3, np.int32), np.zeros(4, np.int64)
-    whole_linear.count_listed(2, entries.arrays, starts, trues, over)
+    whole_linear.count_listed(2, entries, starts, trues, over)
     assert trues.tolist() == [2, 1, 1]
     assert starts.tolist() == [0, 2, 4, 6]
     assert over.tolist() == [0, 1, 1, 1]
     ids, shape, begins = np.zeros(6, np.int32), (0, np.float32(10)), np.zeros((3, 1), np.int64)
     for first_t, last_t in ((2, 3), (0, 2)):  # in any order
-        of = first_t, last_t, 1, begins, np.float32(1), shape, entries.arrays
+        of = first_t, last_t, 1, begins, np.float32(1), shape, entries
         whole_linear.join(*of, (starts, trues, ids))
     assert ids.tolist() == [0, 1, 3, WIDTH + 1, WIDTH + 3, 4]
-    assert entries.slots[0, :7].tolist() == [0, 1, -1, 2, 5, -1, -1]
-    assert entries.slots[1, :4].tolist() == [-1, 3, -1, 4]
+    assert slots[0, :7].tolist() == [0, 1, -1, 2, 5, -1, -1]
+    assert slots[1, :4].tolist() == [-1, 3, -1, 4]
     begins[:, 0] = [1, WIDTH + 2, 6]  # scans begin there and go once round
-    whole_linear.join(0, 3, 1, begins, np.float32(1), shape, entries.arrays, (starts, trues, ids))
+    whole_linear.join(0, 3, 1, begins, np.float32(1), shape, entries, (starts, trues, ids))
     assert ids.tolist() == [1, WIDTH, 3, WIDTH + 2, WIDTH + 3, 6]
-    assert entries.slots[0, :7].tolist() == [-1, 0, -1, 2, -1, -1, 5]
-    assert entries.slots[1, :4].tolist() == [1, -1, 3, 4]
+    assert slots[0, :7].tolist() == [-1, 0, -1, 2, -1, -1, 5]
+    assert slots[1, :4].tolist() == [1, -1, 3, 4]
 
 
 def test_strips_are_weighed_by_their_other_coefficients_where_a_bit_is_set() -> None:

@@ -87,31 +87,30 @@ def test_one_blur_leaves_its_result_in_the_other_buffer() -> None:
 @pytest.mark.parametrize("chips", [1, 2, 16])
 def test_blocks_and_slices_cover_every_pixel_once(chips: int) -> None:
     blocks = tile_blocks(120, 77, chips, 16)
-    assert len(set(blocks.tile.tolist())) == len(blocks.tile)
+    assert len(set(blocks.tiles.tolist())) == len(blocks.tiles)
     for parts in (blocks, worker_blocks(blocks, 6)):
         touched = np.zeros((120, 77), int)
-        for top, bottom, left, right in zip(parts.top, parts.bottom, parts.left, parts.right, strict=True):
+        for (top, bottom), (left, right) in parts.bounds.tolist():
             touched[top:bottom, left:right] += 1
         assert (touched == 1).all()
-    assert np.bincount(worker_blocks(blocks, 6).tile).max() <= 6
+    assert np.bincount(worker_blocks(blocks, 6).tiles).max() <= 6
 
 
 def test_published_image_is_cut_as_the_published_program_cuts_it() -> None:
     one = tile_blocks(1122, 2200, 1, 1216)
-    assert len(one.tile) == 24 * 49
-    assert set(one.rows.tolist()) == {46, 47}
-    assert set(one.columns.tolist()) == {44, 45}
-    slices = worker_blocks(one, 6)
-    assert int((slices.rows * slices.columns).max()) == 47 * 8  # contexts share the columns
+    assert len(one.tiles) == 24 * 49
+    assert set(one.lengths[:, 0].tolist()) == {46, 47}
+    assert set(one.lengths[:, 1].tolist()) == {44, 45}
+    assert int(worker_blocks(one, 6).lengths.prod(axis=1).max()) == 47 * 8  # contexts share the columns
     many = tile_blocks(1122, 2200, 16, 1216)
-    strip = many.tile // 1216
-    assert [int(many.bottom[strip == chip].max() - many.top[strip == chip].min()) for chip in (0, 1, 2, 15)] == [
+    strip = many.tiles // 1216
+    assert [int(np.ptp(many.bounds[strip == chip, 0])) for chip in (0, 1, 2, 15)] == [
         71,
         71,
         70,
         70,
     ]
-    assert int((worker_blocks(many, 6).rows * worker_blocks(many, 6).columns).max()) == 24
+    assert int(worker_blocks(many, 6).lengths.prod(axis=1).max()) == 24
 
 
 def test_cut_gives_the_longer_parts_first() -> None:

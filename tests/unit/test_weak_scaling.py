@@ -78,7 +78,7 @@ def test_sizes_are_those_of_the_published_rules(data: str) -> None:
         for chip in range(chips):
             held = [layer for layer in placement.layers if layer.chips[0] == chip]
             assert len(held) == per_tile // 2 * 3 + (chip == chips - 1)
-            assert sum(layer.occupied for layer in held) == 1471
+            assert sum(layer.tiles.size for layer in held) == 1471
 
 
 @pytest.mark.slow

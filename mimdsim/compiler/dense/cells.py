@@ -7,22 +7,18 @@ columns, of which those of a neuron are far apart.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from mimdsim.codelets import cells as codelets
+from mimdsim.compiler.context import Rules
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.graph import Operation
 from mimdsim.graph.elementwise import Line
 from mimdsim.numerics.dense.cells import KINDS
 from mimdsim.program import Codelet
-
-Operations = tuple[Operation, ...]
-
-
-def _category(low: ArrayLowering) -> str:
-    return "neuron states" if low.phase == "forward" else "gradients"
 
 
 def _blocks(low: ArrayLowering, value: str) -> Blocks:
@@ -37,44 +33,36 @@ def _blocks(low: ArrayLowering, value: str) -> Blocks:
 def _make(low: ArrayLowering, op: Operation, made: Callable[[int | None], Codelet], **constants: object) -> None:
     """The result of an operation on matrices of its shape; made: its codelet, in place of an operand or of none."""
     operands = [low.storage[name][0] for name in op.inputs]
-    target = low.result(op, _blocks(low, op.outputs[0]), _category(low))
-    in_place = operands.index(target) if target in operands else None
-    codelet = made(in_place)
-    if in_place is None:
-        every = [*operands, target]
-    else:
-        every = [target, *(each for place, each in enumerate(operands) if place != in_place)]
-    names = (item.name for item in codelet.fields)
-    stage = op.kind.replace("_", " ")
-    low.make(stage, op, codelet, dict(zip(names, every, strict=True)), target, **constants)
+    blocks = _blocks(low, op.outputs[0])
+    target = low.result(op, blocks)
+    place = operands.index(target) if target in operands else None
+    if place is not None:
+        operands.insert(0, operands.pop(place))
+    low.element_wise(op.kind.replace("_", " "), op, made(place), *operands, blocks=blocks, constants=constants)
 
 
-def lower_function(low: ArrayLowering, ops: Operations) -> None:
+def lower_function(low: ArrayLowering, op: Operation) -> None:
     """function and function_gradient."""
-    (op,) = ops
     name = op.attributes
     of = codelets.function if op.kind == "function" else codelets.function_gradient
     _make(low, op, lambda place: of(name, place), kind=KINDS[name])
 
 
-def lower_binary(low: ArrayLowering, ops: Operations) -> None:
+def lower_binary(low: ArrayLowering, op: Operation) -> None:
     """subtract and times; sums, which operations of several kinds are."""
-    (op,) = ops
     kind = op.kind if op.kind in codelets.BINARY else "add"
     _make(low, op, lambda place: codelets.binary(kind, place))
 
 
-def lower_affine(low: ArrayLowering, ops: Operations) -> None:
+def lower_affine(low: ArrayLowering, op: Operation) -> None:
     """affine"""
-    (op,) = ops
     line: Line = op.attributes
     known = {"scale": np.float32(line.scale), "shift": np.float32(line.shift)}
     _make(low, op, lambda place: codelets.affine(line.scale != 1, line.shift != 0, place), **known)
 
 
-def lower_rescale(low: ArrayLowering, ops: Operations) -> None:
+def lower_rescale(low: ArrayLowering, op: Operation) -> None:
     """rescale_gradient: the same value, which needs no other place."""
-    (op,) = ops
     low.storage[op.outputs[0]] = low.storage[op.inputs[0]]
 
 
@@ -85,28 +73,25 @@ def _move_columns(low: ArrayLowering, op: Operation, source: str, target: str, b
     low.on_boxes(stage, op, codelets.SHIFT_COLUMNS, blocks, operands, columns)
 
 
-def lower_split(low: ArrayLowering, ops: Operations) -> None:
+def lower_split(low: ArrayLowering, op: Operation) -> None:
     """split_columns: every part where the cells lie."""
-    (op,) = ops
     source = low.storage[op.inputs[0]][0]
     parts = []
     for part in op.outputs:
         blocks = _blocks(low, part)
         rows, columns = low.values[part].shape
-        parts.append((low.matrix(part, (rows, columns), blocks, _category(low)), blocks, columns))
+        parts.append((low.matrix(part, (rows, columns), blocks, low.category), blocks, columns))
         low.storage[part] = (parts[-1][0],)
-    defines = tuple((target, part) for (target, *_), part in zip(parts, op.outputs, strict=True))
-    with low.superstep("split columns", op.kind, layer=op.layer, defines=defines):
+    with low.superstep("split columns", op.kind, layer=op.layer):
         for number, (target, blocks, columns) in enumerate(parts):
             _move_columns(low, op, source, target, number * columns, blocks)
 
 
-def lower_join(low: ArrayLowering, ops: Operations) -> None:
+def lower_join(low: ArrayLowering, op: Operation) -> None:
     """join_columns: the parts, one after the other, over all tiles."""
-    (op,) = ops
-    whole = low.result(op, low.arrays.spread(*low.values[op.outputs[0]].shape), _category(low))
+    whole = low.result(op, low.arrays.spread(*low.values[op.outputs[0]].shape))
     begin = 0
-    with low.superstep("join columns", op.kind, layer=op.layer, defines=((whole, op.outputs[0]),)):
+    with low.superstep("join columns", op.kind, layer=op.layer):
         for name in op.inputs:
             end = begin + low.values[name].shape[1]
             _move_columns(low, op, low.storage[name][0], whole, -begin, _columns_of(low.blocks[whole], begin, end))
@@ -115,26 +100,16 @@ def lower_join(low: ArrayLowering, ops: Operations) -> None:
 
 def _columns_of(blocks: Blocks, begin: int, end: int) -> Blocks:
     """What of the boxes lies in some columns."""
-    start, stop = np.maximum(blocks.start, begin), np.minimum(blocks.stop, end)
-    kept = stop > start
-    return Blocks(
-        tiles=blocks.tiles[kept],
-        row_start=blocks.row_start[kept],
-        row_stop=blocks.row_stop[kept],
-        start=start[kept],
-        stop=stop[kept],
-        fastest=blocks.fastest,
-    )
+    kept = replace(blocks, start=np.maximum(blocks.start, begin), stop=np.minimum(blocks.stop, end))
+    return kept.some(kept.stop > kept.start)
 
 
-def lower_repeat(low: ArrayLowering, ops: Operations) -> None:
+def lower_repeat(low: ArrayLowering, op: Operation) -> None:
     """repeat_row: where the cells lie."""
-    (op,) = ops
-    target = low.result(op, _blocks(low, op.outputs[0]), _category(low))
-    low.make("repeat row", op, codelets.REPEAT_ROW, {"row": low.storage[op.inputs[0]][0], "target": target}, target)
+    low.element_wise("repeat row", op, codelets.REPEAT_ROW, blocks=_blocks(low, op.outputs[0]))
 
 
-RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
+RULES: Rules = {
     ("function",): lower_function,
     ("function_gradient",): lower_function,
     ("times",): lower_binary,

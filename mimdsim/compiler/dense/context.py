@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy as np
 from mimdsim.codelets import dense
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.layout import Vertices, Where
 from mimdsim.compiler.place.products import ArrayPlacement, Blocks
-from mimdsim.graph import Operation
+from mimdsim.graph import Graph, Operation
 from mimdsim.program import Codelet, Program, TileMapping
 
 
@@ -40,10 +41,16 @@ class ArrayLowering(Lowering):
         convolution = self.layer(layer).convolution
         return self.network.batch * (convolution.made.positions if convolution else 1)
 
-    def shape_of(self, layer: str) -> tuple[int, int]:
-        """Of what its neurons have."""
-        found = self.layer(layer)
-        return self.network.batch * found.positions, found.columns
+    def blocks_for_reader(self, body: Graph, value: str) -> Blocks:
+        """How the product that reads a value first wants it; over all tiles where no product does."""
+        reader = next(step for step in body.operations if value in step.inputs)
+        rows, columns = body.value(value).shape
+        others = [body.value(name).shape for name in reader.inputs if name != value]
+        if reader.kind == "matmul":
+            return self.arrays.forward(rows, columns, others[0][1]).left
+        if reader.kind == "matmul_weight_gradient":
+            return self.arrays.weight_gradient(rows, columns, others[0][1]).left.transposed
+        return self.arrays.spread(rows, columns)
 
     def matrix(
         self,
@@ -61,45 +68,39 @@ class ArrayLowering(Lowering):
         self.blocks[name] = blocks
         return self.variable(name, whole, "float32", mapping, category, persistent=persistent)
 
-    def result(self, op: Operation, blocks: Blocks, category: str) -> str:
-        """The variable of an operation's only output: the one it was given to leave its value in, or a new one."""
-        (value,) = op.outputs
+    @property
+    def category(self) -> str:
+        """Of what layers make in this phase."""
+        return "neuron states" if self.phase == "forward" else "gradients"
+
+    def result(self, op: Operation, blocks: Blocks, category: str = "", output: int = 0) -> str:
+        """The variable of an operation's output: the one it was given to leave its value in, or a new one."""
+        value = op.outputs[output]
         if value not in self.storage:
-            rows, columns = self.values[value].shape
-            self.storage[value] = (self.matrix(value, (rows, columns), blocks, category),)
+            *timesteps, rows, columns = self.values[value].shape
+            whole = timesteps[0] if timesteps else 0
+            made = self.matrix(value, (rows, columns), blocks, category or self.category, timesteps=whole)
+            self.storage[value] = (made,)
         return self.storage[value][0]
 
-    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def by_context(self, layer: str) -> Where:
         """Every box of a layer's states; for vertices written by hand in a run of rows per worker context."""
         blocks, shares = self.states(layer), self.placement.worker_contexts
         if self.options.dense_neurons != "fused":
             return blocks.tiles, blocks.columns
         share, box = (column.ravel() for column in np.indices((shares, len(blocks.tiles))))
-        rows = blocks.row_stop - blocks.row_start
-        begin = blocks.row_start[box] + (share * rows[box]) // shares
-        end = blocks.row_start[box] + ((share + 1) * rows[box]) // shares
-        kept = end > begin
-        box = box[kept]
-        columns = {
-            "row_start": begin[kept],
-            "row_stop": end[kept],
-            "start": blocks.start[box],
-            "stop": blocks.stop[box],
-        }
-        return blocks.tiles[box], columns
-
-    def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
-        """Declare a variable of the shape of the layer's neurons that lies where they do."""
-        return self.matrix(name, self.shape_of(layer), self.states(layer), category)
+        every = blocks.some(box)
+        edges = (every.row_start + (part * (every.row_stop - every.row_start)) // shares for part in (share, share + 1))
+        cut = replace(every, **dict(zip(("row_start", "row_stop"), edges, strict=True)))
+        cut = cut.some(cut.row_stop > cut.row_start)
+        return cut.tiles, cut.columns
 
     def with_neurons(self, name: str, shape: tuple[int, ...], layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a matrix, or a sequence of it, that lies where the layer's neurons do."""
         timesteps, *matrix = (0, *shape) if len(shape) == 2 else shape
         return self.matrix(name, tuple(matrix), self.states(layer), category, timesteps=timesteps)
 
-    def over_neurons(
-        self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+    def over_neurons(self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()) -> Vertices:
         """As with sparse spikes, but one vertex per box."""
         blocks = self.states(layer)
         return codelets.on_rows(codelet, whole), blocks.tiles, blocks.columns
@@ -120,27 +121,37 @@ class ArrayLowering(Lowering):
         **how: Any,
     ) -> None:
         """`compute` with one vertex for every box of `blocks`."""
-        columns = {**blocks.columns, **self.counter_column(blocks.tiles), **(columns or {})}
-        self.compute(stage, op, codelet, blocks.tiles, columns, operands, **how)
+        self.compute(stage, op, codelet, blocks.tiles, blocks.columns | (columns or {}), operands, **how)
 
-    def make(
-        self, stage: str, op: Operation, codelet: Codelet, operands: dict[str, str], made: str, **constants: object
-    ) -> None:
-        """The only result of an operation, in the variable `made`, box by box of it."""
-        blocks, defines = self.blocks[made], ((made, op.outputs[0]),)
-        self.on_boxes(stage, op, codelet, blocks, operands, constants=constants, defines=defines)
-
-    def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
-        """As the product of the currents wants it; one number per neuron in a row."""
-        self.inputs[name] = self.numbers(name, shape, category, layer, persistent=True)
-        self.storage[name] = (name,)
+    def element_wise(
+        self,
+        stage: str,
+        op: Operation,
+        codelet: Codelet,
+        *given: str,
+        blocks: Blocks | None = None,
+        category: str = "",
+        **how: Any,
+    ) -> str:
+        """The result of an operation by a codelet whose fields are its operands in order, by default all inputs: left
+        in the first if the codelet updates that, else in the field it writes, as `blocks` or the first operand lie.
+        Returns the variable."""
+        variables = given or [self.storage[name][0] for name in op.inputs]
+        if codelet.fields[0].access == "update":
+            self.storage[op.outputs[0]] = (variables[0],)
+        made = self.result(op, blocks or self.blocks[variables[0]], category)
+        operands = dict(zip((item.name for item in codelet.fields if item.reads), variables, strict=True))
+        operands |= {item.name: made for item in codelet.fields if not item.reads}
+        self.on_boxes(stage, op, codelet, self.blocks[made], operands, **how)
+        return made
 
     def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, *, persistent: bool = False) -> str:
         """Declare a matrix that lies as a parameter of this shape does."""
-        blocks = self.arrays.row(shape[1]) if shape[0] == 1 else self._weights(shape, layer)
+        weights = shape[0] > 1
+        blocks = self.arrays.forward(self.product_rows(layer), *shape).right if weights else self.arrays.row(shape[1])
         return self.matrix(name, shape, blocks, category, persistent=persistent)
 
-    def over_row(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def over_row(self, layer: str) -> Where:
         """Tiles and columns of what is mapped `by_neuron`."""
         row = self.arrays.row(self.layer(layer).columns)
         return row.tiles, {"start": row.start, "stop": row.stop}
@@ -149,24 +160,19 @@ class ArrayLowering(Lowering):
         """Every neuron of a sample is there once."""
         return 1
 
-    def _weights(self, shape: tuple[int, int], layer: str) -> Blocks:
-        return self.arrays.forward(self.product_rows(layer), *shape).right
-
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""
         return np.unique(self.states(layer).tiles)
 
-    def over_matrix(
-        self, codelet: Codelet, matrix: str, layer: str
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+    def over_matrix(self, codelet: Codelet, matrix: str, layer: str) -> Vertices:
         """As with sparse spikes, but one vertex per box."""
         blocks = self.blocks[matrix]
         return codelets.on_boxes(codelet), blocks.tiles, blocks.columns
 
-    def fill(self, name: str, stage: str, layer: str) -> None:
-        """Zero a matrix, or states."""
-        codelet = dense.FILL_STATES if len(self.variables[name].shape) == 3 else dense.FILL_BOXES
-        self.on_boxes(stage, "zeros", codelet, self.blocks[name], {"target": name}, layer=layer)
+    def pieces(self, *variables: str) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
+        """As with sparse spikes, but always one vertex per box of the first variable."""
+        blocks, several = self.blocks[variables[0]], len(self.variables[variables[0]].shape) == 3
+        return "boxes of states" if several else "boxes", blocks.tiles, blocks.columns
 
     def arrange(self, source: str, target: str, blocks: Blocks, category: str, op: str, layer: str) -> str:
         """`source` as `blocks` want it: the same variable if it lies so, else a copy with an exchange of its own.
@@ -200,7 +206,7 @@ class ArrayLowering(Lowering):
         shape = self.variables[source].shape[(source_shift is not None) :]
         if target not in self.variables:
             self.matrix(target, shape, blocks, category)
-        codelet = dense.copy_codelet("boxes of states" if len(shape) == 3 else "boxes", source_shift)
+        codelet = dense.copy_codelet(self.pieces(target)[0], source_shift)
         operands, stage = {"source": source, "target": target}, f"pass {target}"
         self.on_boxes(stage, "call", codelet, blocks, operands, layer=layer, named=False, mergeable=False)
         return target

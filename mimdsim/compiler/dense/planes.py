@@ -7,7 +7,6 @@ pixels. Where rows or columns that lie apart would make a long run of it, a vert
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise, product
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets import planes as codelets
+from mimdsim.compiler.context import Rules
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.graph import Operation
@@ -23,7 +23,6 @@ from mimdsim.graph.convolution import NOWHERE, Patches, Pooling, pixels_of
 from mimdsim.graph.names import before, spikes_of
 from mimdsim.program import Codelet
 
-Operations = tuple[Operation, ...]
 Columns = dict[str, np.ndarray]
 Bounds = tuple[np.ndarray, np.ndarray]
 
@@ -104,14 +103,7 @@ def _edges(begin: int, end: int, each: int) -> list[int]:
     return [begin, *range((begin // each + 1) * each, end, each), end]
 
 
-def _gather(
-    low: ArrayLowering,
-    op: Operation,
-    codelet: Codelet,
-    made: str,
-    taps: int,
-    constants: dict[str, object] | None = None,
-) -> None:
+def _gather(low: ArrayLowering, op: Operation, codelet: Codelet, made: str, taps: int) -> None:
     """Vertices that make places from pixels; a column of the target is of one of `taps` for a channel."""
     patches: Patches = op.attributes
     places, pixels, reach = patches.made.positions, patches.planes.positions, reach_of(patches)
@@ -132,17 +124,10 @@ def _gather(
         moved = (channel - sample) * pixels  # from the row of the sample to the columns of the channel
         run = {"from_row": sample, "to_row": sample + 1, "begin": first + moved, "end": stop + moved}
     operands = {"source": low.storage[op.inputs[0]][0], "target": made}
-    _vertices(low, op, codelet, tiles, {**columns, **run}, operands, constants)
+    _vertices(low, op, codelet, tiles, {**columns, **run}, operands)
 
 
-def _spread(
-    low: ArrayLowering,
-    op: Operation,
-    codelet: Codelet,
-    made: str,
-    taps: int,
-    constants: dict[str, object] | None = None,
-) -> None:
+def _spread(low: ArrayLowering, op: Operation, codelet: Codelet, made: str, taps: int) -> None:
     """Vertices that make pixels from places, which have `taps` columns for every channel."""
     patches: Patches = op.attributes
     assert not patches.by_channel  # of the network's input, which gets no gradient
@@ -162,7 +147,7 @@ def _spread(
         some = stop > first
         run |= {"value_from": np.where(some, value_first, 0), "value_to": np.where(some, value_stop, 0)}
         operands["values"] = names[1]
-    _vertices(low, op, codelet, tiles, {**columns, **run}, operands, constants)
+    _vertices(low, op, codelet, tiles, {**columns, **run}, operands)
 
 
 def _vertices(
@@ -172,59 +157,37 @@ def _vertices(
     tiles: np.ndarray,
     columns: Columns,
     operands: dict[str, str],
-    constants: dict[str, object] | None,
 ) -> None:
-    known: dict[str, Any] = {"geometry": codelets.geometry_of(op.attributes), **(constants or {})}
-    stage, defines = op.kind.replace("_", " "), ((operands["target"], op.outputs[0]),)
-    low.compute(stage, op, codelet, tiles, columns, operands, constants=known, defines=defines, mergeable=False)
+    about, stage = op.attributes, op.kind.replace("_", " ")
+    constants: dict[str, Any] = {"geometry": codelets.geometry_of(about), "factor": np.float32(1)}
+    if isinstance(about, Pooling) and about.kind == "average":
+        constants["factor"] = np.float32(1 / about.window.taps)
+    low.compute(stage, op, codelet, tiles, columns, operands, constants=constants, mergeable=False)
 
 
-def _wanted(low: ArrayLowering, op: Operation) -> Blocks:
-    """How the product that reads patches wants them."""
-    assert low.scan_body is not None
-    (made,) = op.outputs
-    reader = next(step for step in low.scan_body.operations if made in step.inputs)
-    rows, width = low.values[made].shape
-    if reader.kind == "matmul":
-        return low.arrays.forward(rows, *low.values[reader.inputs[1]].shape).left
-    return low.arrays.weight_gradient(rows, width, low.values[reader.inputs[0]].shape[1]).left.transposed
-
-
-def lower_unfold(low: ArrayLowering, ops: Operations) -> None:
+def lower_unfold(low: ArrayLowering, op: Operation) -> None:
     """unfold: patches where a product wants them."""
-    (op,) = ops
-    window = op.attributes.window
-    made = low.result(op, _wanted(low, op), "exchange buffers")
-    _gather(low, op, codelets.unfold(op.attributes), made, window.taps)
+    assert low.scan_body is not None
+    made = low.result(op, low.blocks_for_reader(low.scan_body, op.outputs[0]), "exchange buffers")
+    _gather(low, op, codelets.unfold(op.attributes), made, op.attributes.window.taps)
 
 
-def lower_fold(low: ArrayLowering, ops: Operations) -> None:
+def lower_fold(low: ArrayLowering, op: Operation) -> None:
     """fold: gradients of patches added up where the planes lie."""
-    (op,) = ops
-    window = op.attributes.window
     made = low.result(op, _where_planes_lie(low, op), "gradients")
-    _spread(low, op, codelets.fold(op.attributes), made, window.taps)
+    _spread(low, op, codelets.fold(op.attributes), made, op.attributes.window.taps)
 
 
-def lower_pool(low: ArrayLowering, ops: Operations) -> None:
+def lower_pool(low: ArrayLowering, op: Operation) -> None:
     """pool: spread over all tiles."""
-    (op,) = ops
-    pooling: Pooling = op.attributes
     made = low.result(op, low.arrays.spread(*low.values[op.outputs[0]].shape), "neuron states")
-    _gather(low, op, codelets.pool(pooling), made, 1, _factor(pooling))
+    _gather(low, op, codelets.pool(op.attributes), made, 1)
 
 
-def lower_pool_gradient(low: ArrayLowering, ops: Operations) -> None:
+def lower_pool_gradient(low: ArrayLowering, op: Operation) -> None:
     """pool_gradient, where what was pooled lies."""
-    (op,) = ops
-    pooling: Pooling = op.attributes
     made = low.result(op, _where_planes_lie(low, op), "gradients")
-    constants = {} if pooling.kind == "max" else _factor(pooling)
-    _spread(low, op, codelets.pool_gradient(pooling), made, 1, constants)
-
-
-def _factor(pooling: Pooling) -> dict[str, object]:
-    return {"factor": np.float32(1 / pooling.window.taps if pooling.kind == "average" else 1)}
+    _spread(low, op, codelets.pool_gradient(op.attributes), made, 1)
 
 
 def _where_planes_lie(low: ArrayLowering, op: Operation) -> Blocks:
@@ -239,7 +202,7 @@ def _where_planes_lie(low: ArrayLowering, op: Operation) -> Blocks:
     return low.states(of) if of else low.arrays.spread(*shape)
 
 
-RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
+RULES: Rules = {
     ("unfold",): lower_unfold,
     ("fold",): lower_fold,
     ("pool",): lower_pool,

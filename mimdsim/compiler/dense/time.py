@@ -6,24 +6,26 @@ function's own variables, and what it makes from there; nothing counts timesteps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import dense as codelets
 from mimdsim.codelets.elementwise import TRANSPOSE_BOXES
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.dense.layers import backward_weights
-from mimdsim.compiler.place.products import Blocks
-from mimdsim.compiler.time_slices import by_age, count_timestep, offset_of, set_counters, waiting
+from mimdsim.compiler.time_slices import (
+    by_age,
+    count_timestep,
+    fill,
+    set_counters,
+    slice_timestep,
+    update_timestep,
+    waiting,
+)
 from mimdsim.graph import Graph, Operation, Scan
 from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.names import INPUT
 
-LowerBody = Callable[[ArrayLowering, Scan], None]
 
-
-def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
+def lower_forward(low: ArrayLowering, op: Operation) -> None:
     """The forward scan. What a layer carries lies in place; products arrange what they read of it."""
     scan: Scan = op.attributes
     low.values = scan.body.values
@@ -42,27 +44,15 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
         names = [carry.leaves] * (value.shift == -1) + [carry.enters] * (carry.enters in waiting(scan))
         for name in names:
             held = low.matrix(name, value.shape, low.states(value.layer), "neuron states")
-            low.fill(held, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
+            fill(low, held, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
             low.storage[name] = low.storage[carry.enters] = (held,)
-    sequences = list(zip(scan.slices, op.inputs[len(scan.carries) :], strict=False))
-    inputs = [item.inside for item, _ in sequences if scan.body.value(item.inside).layer == INPUT]
-    for item, outer in sequences:
-        if item.inside in inputs and outer not in low.storage:
+    for item, outer in zip(scan.slices, op.inputs[len(scan.carries) :], strict=False):
+        if scan.body.value(item.inside).layer == INPUT and outer not in low.storage:
             _declare_input(low, scan, item.inside, outer)
-    with _turns(low, scan, "forward", -1, 1):
-        for item, outer in sequences:
-            now = item.inside if item.inside in inputs else f"{item.inside}.now"
-            low.storage[item.inside] = (_now(low, low.storage[outer][0], now, item.shift),)
-        lower_body(low, scan)
-        finals = len(scan.carries)
-        for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
-            whole = _stash(low, name, low.storage[name][0], scan.timesteps)
-            low.storage[outer] = (whole,)
-            if scan.body.value(name).role == "spikes":
-                low.recorded[scan.body.value(name).layer] = (whole,)
+    _repeat(low, op)
 
 
-def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
+def lower_backward(low: ArrayLowering, op: Operation) -> None:
     """The reversed scan: adjoints and sums of weight gradients in place, stash sliced per timestep."""
     scan: Scan = op.attributes
     low.values = scan.body.values
@@ -77,23 +67,19 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
     _let_wait(low, scan)
-    with _turns(low, scan, "backward", scan.timesteps, -1):
-        for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
-            (held,) = low.storage[outer]
-            low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
-        lower_body(low, scan)
-        for name, outer in zip(scan.stacked, op.outputs[len(scan.carries) :], strict=True):
-            low.storage[outer] = (_stash(low, name, low.storage[name][0], scan.timesteps),)
+    _repeat(low, op)
     for outer, carry in zip(op.outputs, scan.carries, strict=False):
         low.storage[outer] = low.storage[carry.leaves]
         if scan.body.value(carry.enters).role == "gradient":
             low.outputs[outer] = low.storage[outer][0]
 
 
-@contextmanager
-def _turns(low: ArrayLowering, scan: Scan, phase: str, first: int, by: int) -> Iterator[None]:
-    """The repeat, with a counter of timesteps unless their addresses are known when the program is compiled; what the
-    body reads is where it was again after it."""
+def _repeat(low: ArrayLowering, op: Operation) -> None:
+    """The turns, with a counter of timesteps unless their addresses are known when the program is compiled; what the
+    body reads is where it was again after them."""
+    scan: Scan = op.attributes
+    phase, first, by = ("backward", scan.timesteps, -1) if scan.reverse else ("forward", -1, 1)
+    finals = len(scan.carries)
     if not low.traced:
         set_counters(low, phase, first)
     with low.repeat(scan.timesteps, reverse=scan.reverse):
@@ -102,7 +88,15 @@ def _turns(low: ArrayLowering, scan: Scan, phase: str, first: int, by: int) -> I
         _hand_on(low, scan)
         held_outside = _pass_parameters(low, scan)
         carried = _pass_carries(low, scan)
-        yield
+        for item, outer in zip(scan.slices, op.inputs[finals:], strict=False):
+            plain = scan.reverse or scan.body.value(item.inside).layer == INPUT
+            now = item.inside if plain else f"{item.inside}.now"
+            low.storage[item.inside] = (_now(low, low.storage[outer][0], now, item.shift),)
+        low.lower_body(low, scan)
+        for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
+            low.storage[outer] = (_stash(low, name, low.storage[name][0], scan.timesteps),)
+            if scan.body.value(name).role == "spikes":
+                low.recorded[scan.body.value(name).layer] = low.storage[outer]
         _return_carries(low, carried)
     low.storage.update(held_outside)
 
@@ -180,7 +174,7 @@ def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> 
     shape = _matrix_shape(scan.body, inside)
     timesteps = 0 if source in low.steady else scan.timesteps
     name = "input.sequence" if timesteps else "input.steady"
-    blocks = _wanted(low, scan.body, inside)
+    blocks = low.blocks_for_reader(scan.body, inside)
     held = low.matrix(name, shape, blocks, "neuron states", timesteps=timesteps)
     low.inputs[INPUT] = held
     low.storage[source] = (held,)
@@ -196,7 +190,7 @@ def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -
         row = shape[0] == 1
         blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(low.product_rows(layer), *shape).result
         name = low.matrix(f"d{value.of}", shape, blocks, "weight gradients")
-        low.fill(name, "zero weight gradients", layer)
+        fill(low, name, "zero weight gradients", layer)
         return name
     maker = scan.body.producer(leaves)
     blocks = low.states(layer)
@@ -204,17 +198,8 @@ def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -
         weights = _matrix_shape(scan.body, maker.inputs[1])
         blocks = low.arrays.input_gradient(shape[0], *weights).result
     name = low.matrix(enters, shape, blocks, "gradients")
-    low.fill(name, "zero adjoints", layer)
+    fill(low, name, "zero adjoints", layer)
     return name
-
-
-def _wanted(low: ArrayLowering, body: Graph, value: str) -> Blocks:
-    """How the first product that reads a value wants it; over all tiles where patches or pools are made of it."""
-    reader = next(step for step in body.operations if step.inputs[0] == value)
-    shape = _matrix_shape(body, value)
-    if reader.kind != "matmul":
-        return low.arrays.spread(*shape)
-    return low.arrays.forward(shape[0], *_matrix_shape(body, reader.inputs[1])).left
 
 
 def _matrix_shape(body: Graph, value: str) -> tuple[int, int]:
@@ -232,9 +217,7 @@ def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
     if low.traced:
         return low.copied(sequence, value, "neuron states", source_shift=shift)
     now = value if value in low.variables else low.matrix(value, tuple(shape), blocks, "neuron states")
-    operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)}
-    codelet = codelets.slice_codelet("boxes of states" if len(shape) == 3 else "boxes", shift)
-    low.on_boxes(f"slice {now}", "slice", codelet, blocks, operands, mergeable=False)
+    slice_timestep(low, sequence, now, shift)
     return now
 
 
@@ -249,12 +232,10 @@ def _sequence(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
 def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
     """Store a value into its sequence at t."""
     whole = _sequence(low, value, now, timesteps)
-    along = "boxes of states" if len(low.variables[now].shape) == 3 else "boxes"
     if low.traced:
-        codelet, operands = codelets.copy_codelet(along, None, 0), {"source": now, "target": whole}
+        codelet, operands = codelets.copy_codelet(low.pieces(now)[0], None, 0), {"source": now, "target": whole}
+        low.on_boxes(f"stash {value}", "stash", codelet, low.blocks[now], operands, mergeable=False)
     else:
-        codelet = codelets.update_codelet(along)
-        operands = {"now": now, "sequence": whole, "timestep": offset_of(low, whole, 0)}
-    low.on_boxes(f"stash {value}", "stash", codelet, low.blocks[now], operands, mergeable=False)
+        update_timestep(low, now, whole, name=value)
     low.sequences[value] = whole
     return whole

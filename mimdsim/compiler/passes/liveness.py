@@ -77,20 +77,6 @@ class Memory:
             found[self.categories.index(category), tiles] += size
         return found
 
-    def bytes_of(self, name: str) -> np.ndarray:
-        """int64[tiles]: what a variable takes on every tile."""
-        spread = np.zeros(len(self.always), np.int64)
-        tiles, size = self.held[name]
-        spread[tiles] = size
-        return spread
-
-    def live_at(self, index: int) -> np.ndarray:
-        """int64[tiles]: bytes in use in superstep `index`."""
-        found = np.zeros(len(self.always), np.int64)
-        for _, _, tiles, size in self.live(index):
-            found[tiles] += size
-        return found
-
     def largest(self, tile: int, count: int) -> list[tuple[str, int]]:
         """The variables that take most of a tile at the peak superstep."""
         found = []

@@ -14,6 +14,7 @@ are added on the way: a reduce-scatter. The kinds differ in how far a step reach
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -53,19 +54,15 @@ class Trees:
         return order
 
     @cached_property
-    def _passed_on(self) -> dict[int, list[tuple[int, int, int, int]]]:
-        found: dict[int, list[tuple[int, int, int, int]]] = {}
+    def passed_on(self) -> dict[int, list[tuple[int, int, int, int]]]:
+        """(root, member, first, last) by step: who passes on the share of which root, and to whom in `order`."""
+        found: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
         for root, order in enumerate(self.order):
             by = list(zip(self.step[root, order].tolist(), self.parent[root, order].tolist(), strict=True))
-            places = groupby(range(self.members), by.__getitem__)
-            for (step, giver), alike in places:
+            for (step, giver), alike in groupby(range(self.members), by.__getitem__):
                 first, *others = alike
-                found.setdefault(step, []).append((root, giver, first, first + 1 + len(others)))
+                found[step].append((root, giver, first, first + 1 + len(others)))
         return found
-
-    def passed_on(self, step: int) -> list[tuple[int, int, int, int]]:
-        """(root, member, first, last): who passes on the share of which root in a step, and to whom in `order`."""
-        return self._passed_on.get(step, [])
 
     def seconds(self, groups: np.ndarray, nbytes: int, machine: MimdMachine) -> float:
         """Of all shares of so many bytes together, by the closed form of links and a barrier for each step; groups

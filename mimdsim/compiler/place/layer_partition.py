@@ -162,15 +162,6 @@ class LayerPlacement:
         return self.grid.ravel()
 
     @property
-    def first_tile(self) -> int:
-        return int(self.grid[0, 0, 0])
-
-    @property
-    def last_tile(self) -> int:
-        """One past the last."""
-        return int(self.grid[-1, -1, -1]) + 1
-
-    @property
     def chips_of_copies(self) -> int:
         """Chips that have as many whole copies each; 1 if copies lie over several chips."""
         chips = len(set(self.chips))
@@ -201,10 +192,6 @@ class LayerPlacement:
         part has it."""
         edges: np.ndarray = -(-np.arange(self.fan_in_parts + 1) * rows // self.fan_in_parts)
         return edges
-
-    @property
-    def occupied(self) -> int:
-        return self.grid.size
 
     @property
     def copy_of(self) -> np.ndarray:
@@ -251,11 +238,6 @@ class ReducePlacement:
     per_tile: int
     slots: int
     chip_of: np.ndarray
-
-    @property
-    def first_tile(self) -> int:
-        """On the first chip that adds."""
-        return self.first_tiles[min(self.first_tiles)]
 
     def tiles_of_vertices(self, groups: int) -> np.ndarray:
         """int[groups * batch * slots], `compact`: the tile of every vertex of the first groups."""

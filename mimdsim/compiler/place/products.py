@@ -7,14 +7,15 @@ columns, then the inner dimension: neighbours on one bus want the same block of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Codelet, TileMapping, VertexTable
+from mimdsim.program import Codelet, TileMapping
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 
 
@@ -56,20 +57,20 @@ class Blocks:
         heights = self.row_stop - self.row_start
         box = np.repeat(np.arange(len(heights)), heights)
         row = np.concatenate([np.arange(*ends) for ends in zip(self.row_start, self.row_stop, strict=True)])
-        rows = {"tiles": self.tiles[box], "row_start": row, "row_stop": row + 1}
-        return Blocks(**rows, start=self.start[box], stop=self.stop[box], fastest=self.fastest)
+        return replace(self.some(box), row_start=row, row_stop=row + 1)
+
+    def some(self, boxes: np.ndarray) -> Blocks:
+        """Boxes by number, or those of a mask."""
+        return replace(self, tiles=self.tiles[boxes], **{name: each[boxes] for name, each in self.columns.items()})
 
     @property
     def transposed(self) -> Blocks:
         """The same boxes of the transposed matrix."""
-        return Blocks(
-            tiles=self.tiles,
-            row_start=self.start,
-            row_stop=self.stop,
-            start=self.row_start,
-            stop=self.row_stop,
-            fastest=1 - self.fastest,
+        rows, columns = (
+            {"start": self.row_start, "stop": self.row_stop},
+            {"row_start": self.start, "row_stop": self.stop},
         )
+        return replace(self, **rows, **columns, fastest=1 - self.fastest)
 
 
 def grid_of(rows: int, columns: int, parts: int) -> tuple[int, int]:
@@ -102,22 +103,20 @@ class ProductPlace:
         return cls(plan=plan_product(machine, m, k, n, dtype, pieces=largest_piece), first_tile=first_tile)
 
     @cached_property
-    def row_edges(self) -> np.ndarray:
-        """int64: bounds of the blocks of rows, of all steps."""
-        return _edges(self.plan.m, self.plan.rows)
+    def edges(self) -> dict[str, np.ndarray]:
+        """int64 by axis: bounds of the blocks of rows, of all steps, of the inner dimension and of columns."""
+        plan = self.plan
+        extents = {"row": (plan.m, plan.rows), "inner": (plan.k, plan.inner), "column": (plan.n, plan.columns)}
+        return {axis: np.append(np.arange(0, extent, share), extent) for axis, (extent, share) in extents.items()}
 
-    @cached_property
-    def inner_edges(self) -> np.ndarray:
-        return _edges(self.plan.k, self.plan.inner)
-
-    @cached_property
-    def column_edges(self) -> np.ndarray:
-        return _edges(self.plan.n, self.plan.columns)
+    def _blocks(self, *axes: str) -> tuple[np.ndarray, ...]:
+        """Every combination of blocks along axes, the first running fastest."""
+        return _grid(*(np.arange(len(self.edges[axis]) - 1) for axis in axes))
 
     @property
     def parts(self) -> int:
         """Partial products of every block that have to be added up."""
-        return len(self.inner_edges) - 1
+        return len(self.edges["inner"]) - 1
 
     def tile(self, row: np.ndarray, inner: np.ndarray, column: np.ndarray) -> np.ndarray:
         """The tile of block (row, inner, column); rows of later steps begin anew."""
@@ -127,78 +126,49 @@ class ProductPlace:
 
     def vertices(self, step: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """(tiles, columns) of the partial products of a step: bounds of rows, inner dimension and columns; `part`."""
-        rows = np.arange(len(self.row_edges) - 1)
-        rows = rows[rows // self.plan.row_splits == step]
-        row, column, inner = _grid(rows, np.arange(len(self.column_edges) - 1), np.arange(self.parts))
-        bounds = {
-            "row_start": self.row_edges[row],
-            "row_stop": self.row_edges[row + 1],
-            "inner_start": self.inner_edges[inner],
-            "inner_stop": self.inner_edges[inner + 1],
-            "start": self.column_edges[column],
-            "stop": self.column_edges[column + 1],
-            "part": inner,
-        }
+        row, column, inner = self._blocks("row", "column", "inner")
+        now = row // self.plan.row_splits == step
+        row, column, inner = row[now], column[now], inner[now]
+        bounds = {}
+        for axis, number, prefix in (("row", row, "row_"), ("inner", inner, "inner_"), ("column", column, "")):
+            bounds[f"{prefix}start"], bounds[f"{prefix}stop"] = self.edges[axis][number], self.edges[axis][number + 1]
+        bounds["part"] = inner
         return self.tile(row, inner, column), bounds
 
-    def tables(
-        self, multiply: Codelet, add: Codelet, operands: dict[str, str], layer: str = ""
-    ) -> list[tuple[str, VertexTable]]:
-        """(name, vertices) of the supersteps one after the other: the partial products of every step and, where there
-        are several `parts`, their sums. operands: the variables "left", "right", "partial" and "total"."""
-        supersteps = []
-        for step in range(self.plan.steps):
-            tiles, columns = self.vertices(step)
-            used = {name: operands[name] for name in ("left", "right", "partial")}
-            table = VertexTable(codelet=multiply, layer=layer, tiles=tiles, operands=used, columns=columns)
-            supersteps.append(("multiply", table))
-        if self.parts > 1:
-            used = {name: operands[name] for name in ("partial", "total")}
-            ends = self.result
-            table = VertexTable(codelet=add, layer=layer, tiles=ends.tiles, operands=used, columns=ends.columns)
-            supersteps.append(("sum", table))
-        return supersteps
+    def supersteps(
+        self, multiply: Codelet, add: Codelet
+    ) -> list[tuple[str, Codelet, np.ndarray, dict[str, np.ndarray]]]:
+        """(name, codelet, tiles, columns) of one after the other: the partial products of every step and, where there
+        are several `parts`, their sums. Operands are "left", "right" and "partial", then "partial" and "total"."""
+        found = [("multiply", multiply, *self.vertices(step)) for step in range(self.plan.steps)]
+        return found + [("sum", add, self.result.tiles, self.result.columns)] * (self.parts > 1)
 
     @cached_property
     def left(self) -> Blocks:
         """A [m, k]: every block spread evenly over the tiles that want it, one tile for each block of columns."""
-        readers = len(self.column_edges) - 1
-        grid = grid_of(self.plan.rows, self.plan.inner, readers)
-        row, inner = _grid(np.arange(len(self.row_edges) - 1), np.arange(self.parts))
-        return _cut(
-            self.row_edges, self.inner_edges, row, inner, grid, lambda at, part: self.tile(row[at], inner[at], part), 1
-        )
+        return self._even_pieces("row", "inner", "column", fastest=1)
 
     @cached_property
     def right(self) -> Blocks:
         """B [k, n]: every block spread evenly over the tiles that want it, one tile for each block of rows."""
-        readers = min(self.plan.row_splits, len(self.row_edges) - 1)
-        grid = grid_of(self.plan.inner, self.plan.columns, readers)
-        inner, column = _grid(np.arange(self.parts), np.arange(len(self.column_edges) - 1))
-        return _cut(
-            self.inner_edges,
-            self.column_edges,
-            inner,
-            column,
-            grid,
-            lambda at, part: self.tile(part, inner[at], column[at]),
-            0,
-        )
+        return self._even_pieces("inner", "column", "row", fastest=0)
 
     @cached_property
     def result(self) -> Blocks:
         """C [m, n]: every block summed in shares by the tiles that hold its partial products."""
-        grid = grid_of(self.plan.rows, self.plan.columns, self.parts)
-        row, column = _grid(np.arange(len(self.row_edges) - 1), np.arange(len(self.column_edges) - 1))
-        return _cut(
-            self.row_edges,
-            self.column_edges,
-            row,
-            column,
-            grid,
-            lambda at, part: self.tile(row[at], part, column[at]),
-            0,
-        )
+        return self._even_pieces("row", "column", "inner", fastest=0)
+
+    def _even_pieces(self, down: str, across: str, over: str, fastest: int) -> Blocks:
+        """Blocks along two axes in even pieces, one for each block of a step along the third."""
+        most = {"row": self.plan.rows, "inner": self.plan.inner, "column": self.plan.columns}
+        parts = len(self.edges[over]) - 1
+        grid = grid_of(most[down], most[across], min(parts, self.plan.row_splits) if over == "row" else parts)
+        one, other = self._blocks(down, across)
+
+        def tile(at: np.ndarray, part: np.ndarray) -> np.ndarray:
+            return self.tile(**{down: one[at], across: other[at], over: part})
+
+        return _cut(self.edges[down], self.edges[across], one, other, grid, tile, fastest)
 
     @cached_property
     def partials(self) -> TileMapping:
@@ -215,10 +185,6 @@ class ProductPlace:
         return TileMapping.of_boxes(tiles, bounds, (self.parts, self.plan.m, self.plan.n))
 
 
-def _edges(extent: int, share: int) -> np.ndarray:
-    return np.append(np.arange(0, extent, share), extent)
-
-
 def _grid(*axes: np.ndarray) -> tuple[np.ndarray, ...]:
     """Every combination, the first axis running fastest."""
     found = np.meshgrid(*reversed(axes), indexing="ij")
@@ -231,7 +197,7 @@ def _cut(
     row: np.ndarray,
     column: np.ndarray,
     grid: tuple[int, int],
-    tile: object,
+    tile: Callable[[np.ndarray, np.ndarray], np.ndarray],
     fastest: int,
 ) -> Blocks:
     """Blocks (row[k], column[k]) cut into `grid` pieces, piece p of block k on tile(k, p); empty ones left out."""
@@ -242,7 +208,7 @@ def _cut(
     left, right = column_edges[column[at]], column_edges[column[at] + 1]
     height, width = bottom - top, right - left
     found = {
-        "tiles": tile(at, part),  # type: ignore[operator]
+        "tiles": tile(at, part),
         "row_start": top + down * height // grid[0],
         "row_stop": top + (down + 1) * height // grid[0],
         "start": left + across * width // grid[1],

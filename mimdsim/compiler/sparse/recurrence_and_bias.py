@@ -5,35 +5,22 @@ Synapses of several sources share a superstep and its exchange; sums, bias and i
 
 from __future__ import annotations
 
-import numpy as np
-
 from mimdsim.codelets import recurrence_and_bias as codelets
 from mimdsim.codelets.dense import SUM_REPLICAS
 from mimdsim.codelets.fan_in import SYNAPSE_CURRENT_PART
-from mimdsim.compiler.context import Lowering, in_bands
+from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import in_bands
 from mimdsim.compiler.sparse.selection import received
-from mimdsim.compiler.sparse.spikes import (
-    emit_reduction,
-    listed_gradient,
-    partial_sums,
-    parts_of,
-    replica_columns,
-    replicate_spikes,
-)
+from mimdsim.compiler.sparse.spikes import emit_parts, parts_of, replica_columns, replicate_spikes
 from mimdsim.graph import Operation
-from mimdsim.program import Hits, Listed, Spikes, SpikesOver
-from mimdsim.program.loop_extents import Recorded
-
-Operations = tuple[Operation, ...]
+from mimdsim.program import Codelet
 
 
-def synapse_inputs(low: Lowering, op: Operation) -> tuple[dict[str, str], dict[str, np.ndarray | Recorded]]:
-    """Operands and extents of a vertex that sums weights: of listed ids, or by a dense row."""
-    spikes, weights = op.inputs
-    source, (layer, shift) = received(low, spikes), low.origin(spikes)
+def synapse_inputs(low: Lowering, op: Operation) -> dict[str, str]:
+    """Operands of a vertex that sums weights: of listed ids, or by a dense row."""
+    source = received(low, op.inputs[0])
     names = ("row",) if len(source) == 1 else ("ids", "counts")
-    operands = {"w": low.storage[weights][0], **dict(zip(names, source, strict=True))}
-    return operands, {"spikes": Spikes(layer=layer, shift=shift)}
+    return {"w": low.storage[op.inputs[1]][0], **dict(zip(names, source, strict=True))}
 
 
 def emit_current(low: Lowering, op: Operation) -> str:
@@ -44,124 +31,88 @@ def emit_current(low: Lowering, op: Operation) -> str:
     parts = (low.in_parts(placed, placed.batch_edges, placed.grid[:, part], 2) for part in range(shape[0]))
     mapping = in_bands(0, ((part, part + 1, each) for part, each in enumerate(parts)))
     partial = low.variable(f"{name}.parts", shape, "float32", mapping, "neuron states")
-    operands, extents = synapse_inputs(low, op)
-    source, shift = low.origin(op.inputs[0])
-    hits = Hits(layer=source, shift=shift, which="spikes")
-    tiles, columns = parts_of(low, layer, low.variables[operands["w"]].shape[0])
-    operands, extents = {"current": partial, **operands}, {**extents, "hits": hits}
-    low.compute("synapse current", op, SYNAPSE_CURRENT_PART, tiles, columns, operands, extents=extents)
+    operands = {"current": partial, **synapse_inputs(low, op)}
+    where, follows = parts_of(low, layer, low.variables[operands["w"]].shape[0]), low.origin(op.inputs[0])
+    low.compute("synapse current", op, SYNAPSE_CURRENT_PART, *where, operands, follows=follows)
     current = low.plane(name, layer, "neuron states")
     operands = {"replicas": partial, "total": current}
     low.compute("sum parts", op, *low.over_neurons(SUM_REPLICAS, layer), operands)
     return current
 
 
-def lower_synapse(low: Lowering, ops: Operations) -> None:
-    """synapse: the weights of listed ids, or of a dense row, summed per neuron."""
-    (op,) = ops
-    if low.placed(op.layer).fan_in_parts > 1:
+def lower_synapse(low: Lowering, op: Operation) -> None:
+    """synapse: the weights of listed ids, or of a dense row, summed per neuron; self_synapse: every neuron's own weight
+    where it has fired."""
+    if op.kind == "synapse" and low.placed(op.layer).fan_in_parts > 1:
         low.storage[op.outputs[0]] = (emit_current(low, op),)
         return
-    operands, extents = synapse_inputs(low, op)
-    codelet = codelets.SYNAPSE_CURRENT_DENSE if "row" in operands else codelets.SYNAPSE_CURRENT
+    operands = synapse_inputs(low, op)
     current = low.plane(op.outputs[0], op.layer, "neuron states")
     low.storage[op.outputs[0]] = (current,)
-    where, operands = low.by_sample_and_tile(op.layer), {"current": current, **operands}
-    defines = ((current, op.outputs[0]),)
-    low.compute("synapse current", op, codelet, *where, operands, extents=extents, defines=defines)
+    where, operands = low.by_sample_and_tile(op.layer), {"current": current, "r": operands["w"], **operands}
+    codelet = SYNAPSES[op.kind, "row" in operands]
+    low.compute("synapse current", op, codelet, *where, operands, follows=low.origin(op.inputs[0]))
 
 
-def lower_self_synapse(low: Lowering, ops: Operations) -> None:
-    """self_synapse: every neuron's own weight where it has fired."""
-    (op,) = ops
-    operands, extents = synapse_inputs(low, op)
-    layer, shift = low.origin(op.inputs[0])
-    extents["hits"] = Hits(layer=layer, shift=shift, which="spikes")
-    codelet = codelets.SELF_SYNAPSE
-    if "row" in operands:
-        codelet, extents = codelets.SELF_SYNAPSE_DENSE, {}
-    current = low.plane(op.outputs[0], op.layer, "neuron states")
-    low.storage[op.outputs[0]] = (current,)
-    where, operands = low.by_sample_and_tile(op.layer), {"current": current, "r": operands.pop("w"), **operands}
-    defines = ((current, op.outputs[0]),)
-    low.compute("synapse current", op, codelet, *where, operands, extents=extents, defines=defines)
+SYNAPSES: dict[tuple[str, bool], Codelet] = {  # by kind, from listed ids or a dense row
+    ("synapse", False): codelets.SYNAPSE_CURRENT,
+    ("synapse", True): codelets.SYNAPSE_CURRENT_DENSE,
+    ("self_synapse", False): codelets.SELF_SYNAPSE,
+    ("self_synapse", True): codelets.SELF_SYNAPSE_DENSE,
+}
 
 
-def lower_bias(low: Lowering, ops: Operations) -> None:
+def lower_bias(low: Lowering, op: Operation) -> None:
     """bias_add: in place on the current."""
-    (op,) = ops
     current, bias = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (current,)
     where = low.over_neurons(codelets.BIAS_ADD, op.layer, whole=("bias",))
-    low.compute("add bias", op, *where, {"current": current, "bias": bias}, defines=((current, op.outputs[0]),))
+    low.compute("add bias", op, *where, {"current": current, "bias": bias})
 
 
-def lower_add(low: Lowering, ops: Operations) -> None:
+def lower_add(low: Lowering, op: Operation) -> None:
     """add: of two currents where the neurons lie, or of two gradients at the same listed ids; in place on one."""
-    (op,) = ops
     total, other = (low.storage[name][0] for name in op.inputs)
     own = low.storage.get(op.outputs[0], ())
     if own == (other,) or (not own and op.inputs[0] in low.carried):  # a carry's old value may still be read
         total, other = other, total
     low.storage[op.outputs[0]] = (total,)
-    operands, defines = {"total": total, "other": other}, ((total, op.outputs[0]),)
+    operands = {"total": total, "other": other}
     if low.values[op.outputs[0]].capacity:
-        low.compute("add gradients", op, codelets.ADD_SLOTS, *low.rows_of(total), operands, defines=defines)
+        low.compute("add gradients", op, codelets.ADD_SLOTS, *low.rows_of(total), operands)
     else:
-        low.compute("add currents", op, *low.over_neurons(codelets.ADD_COLUMNS, op.layer), operands, defines=defines)
+        low.compute("add currents", op, *low.over_neurons(codelets.ADD_COLUMNS, op.layer), operands)
 
 
-def lower_self_weight_gradient(low: Lowering, ops: Operations) -> None:
+def lower_self_weight_gradient(low: Lowering, gradient: Operation, add: Operation) -> None:
     """self_synapse_weight_gradient + add: every worker context adds its samples into a replica of its own."""
-    gradient, add = ops
-    dw = low.accumulate(gradient, add)
     q, spikes = gradient.inputs
     ids, counts = replicate_spikes(low, spikes, gradient.layer)
-    layer, shift = low.origin(spikes)
-    hits = Hits(layer=layer, shift=shift, which="spikes")
-    low.compute(
-        "weight gradient",
-        gradient,
-        codelets.SELF_WEIGHT_GRADIENT,
-        *replica_columns(low, gradient.layer),
-        {"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts},
-        extents={"spikes": SpikesOver(layer=layer, shift=shift), "hits": hits},
-    )
+    operands = {"dw": low.accumulate(gradient, add), "q": low.storage[q][0], "ids": ids, "counts": counts}
+    where, follows = replica_columns(low, gradient.layer), low.origin(spikes)
+    low.compute("weight gradient", gradient, codelets.SELF_WEIGHT_GRADIENT, *where, operands, follows=follows)
 
 
-def lower_bias_gradient(low: Lowering, ops: Operations) -> None:
+def lower_bias_gradient(low: Lowering, gradient: Operation, add: Operation) -> None:
     """bias_gradient + add: every worker context adds its samples into a replica of its own."""
-    gradient, add = ops
     operands = {"db": low.accumulate(gradient, add), "q": low.storage[gradient.inputs[0]][0]}
     where = replica_columns(low, gradient.layer)
     low.compute("bias gradient", gradient, codelets.BIAS_GRADIENT, *where, operands)
 
 
-def lower_self_input_gradient(low: Lowering, ops: Operations) -> None:
+def lower_self_input_gradient(low: Lowering, op: Operation) -> None:
     """self_synapse_spike_gradient: each id's product on the tile of its neuron, brought together as partial sums are.
 
     Every other tile contributes zeros; which tile holds an id is known only when the spikes are.
     """
-    (op,) = ops
-    q, spikes, row = op.inputs
-    ids, counts = replicate_spikes(low, spikes, op.layer)
-    partial = partial_sums(low, op, low.placed(op.layer).homes)
-    r, q = (low.storage[name][0] for name in (row, q))
-    layer, shift = low.origin(spikes)
-    low.compute(
-        "input gradient",
-        op,
-        codelets.SELF_INPUT_GRADIENT,
-        *low.by_sample_and_tile(op.layer, parts=True),
-        {"partial": partial, "r": r, "q": q, "ids": ids, "counts": counts},
-        extents={"listed": Listed(layer=layer, shift=shift), "hits": Hits(layer=layer, shift=shift)},
-    )
-    emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
+    q, _, row = (low.storage[name][0] for name in op.inputs)
+    grid = low.placed(op.layer).homes
+    emit_parts(low, op, "input gradient", codelets.SELF_INPUT_GRADIENT, {"r": row, "q": q}, grid)
 
 
-RULES = {
+RULES: Rules = {
     ("synapse",): lower_synapse,
-    ("self_synapse",): lower_self_synapse,
+    ("self_synapse",): lower_synapse,
     ("add",): lower_add,
     ("bias_add",): lower_bias,
     ("self_synapse_weight_gradient", "add"): lower_self_weight_gradient,

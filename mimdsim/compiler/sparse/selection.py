@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets import truncation
 from mimdsim.codelets.dense import RANDOM_OFFSETS
-from mimdsim.compiler.context import WORD_BYTES, Lowering, defines_of
+from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import WORD_BYTES, Where, entries_on
 from mimdsim.compiler.place.layer_partition import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.records import Carry
-from mimdsim.program import Codelet, Hits, Listed, Spikes, TileMapping
+from mimdsim.program import Codelet, Hits, TileMapping
+from mimdsim.program.loop_extents import Recorded
 
 WHICH = ("spikes", "gradient")  # flag rows
 ROWS = len(WHICH)
@@ -40,40 +40,30 @@ def declare_random(low: Lowering, carry: Carry, layer: str) -> None:
     low.storage[carry.enters] = (random,)
 
 
-def lower_next_random(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_next_random(low: Lowering, op: Operation) -> None:
     """next_random: the generators one number on, and the neurons that their scans start at."""
-    (op,) = ops
     layer = low.layer(op.layer)
     (random,) = low.storage[op.inputs[0]]
     starts = low.variable(
         f"starts.{layer.name}", (low.network.batch,), "int32", _by_list(low, layer.name), "spike selection"
     )
-    low.compute(
-        "draw starts",
-        op,
-        truncation.DRAW_STARTS,
-        *_per_list(low, layer.name),
-        {"random": random, "starts": starts},
-        constants={"neurons": layer.neurons},
-        defines=((random, op.outputs[0]),),
-        mergeable=False,
-    )
     low.storage[op.outputs[0]] = (random, starts)
+    where, operands = _per_list(low, layer.name), {"random": random, "starts": starts}
+    constants = {"neurons": layer.neurons}
+    low.compute("draw starts", op, truncation.DRAW_STARTS, *where, operands, constants=constants, mergeable=False)
 
 
 def _by_list(low: Lowering, layer: str) -> TileMapping:
-    tiles, columns = _per_list(low, layer)
-    return TileMapping.split(0, tiles, columns["sample"], columns["sample"] + 1)
+    return entries_on(low.placed(layer).combine_tiles)
 
 
-def _per_list(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _per_list(low: Lowering, layer: str) -> Where:
     """Tiles and columns of one vertex per sample, where its list is joined."""
     return low.placed(layer).combine_tiles, {"sample": np.arange(low.network.batch)}
 
 
-def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_selection(low: Lowering, op: Operation) -> None:
     """select_spikes: dense flags on the neuron tiles -> scans and combines on the selection tiles -> ids and counts."""
-    (op,) = ops
     layer = low.layer(op.layer)
     placed = low.placed(layer.name)
     name, batch = layer.name, low.network.batch
@@ -83,14 +73,17 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     )
     drawn = layer.selection.truncation == "random"  # then the state of the generators is the last input
     second = low.storage[op.inputs[1]][0] if len(op.inputs) > 1 + drawn else None
-    _emit_flags(low, layer, placed, v, flags, second)
+    _emit_flags(low, op, {"v": v, "flags": flags}, second)
     scan, join, combine = FROM_A_START if drawn else PUBLISHED
     starts = {"starts": low.storage[op.inputs[-1]][1]} if drawn else {}
     if not drawn:
-        _emit_random_offsets(low, layer, placed)
+        _emit_random_offsets(low, op)
     edges, part_edges = _runs(layer.neurons, placed)
-    worker_lists = _emit_worker_scans(low, layer, placed, edges, part_edges, scan, {"flags": flags, **starts})
-    tile_lists = _emit_joins(low, layer, placed, edges, part_edges, join, {**worker_lists, **starts})
+    part_of_worker = np.searchsorted(part_edges, np.arange(placed.workers), side="right") - 1
+    operands = _emit_lists(low, op, "worker", "scan flags", scan, edges, part_of_worker, {"flags": flags, **starts})
+    ends, parts = edges[part_edges], np.arange(placed.spread)
+    operands |= starts
+    tile_lists = _emit_lists(low, op, "tile", "combine workers", join, ends, parts, operands, joined=part_edges)
     ids, counts = list_variables(low, name)
     low.storage[op.outputs[0]] = (ids, counts)
     per_sample = ROWS * placed.spread
@@ -103,51 +96,40 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles,
         {**columns, "first": first, "middle": first + placed.spread, "last": first + per_sample},
         {**tile_lists, "ids": ids, "counts": counts, **starts},
-        extents={"listed": Listed(layer=name)},
-        defines=defines_of((ids, counts), low.values[op.outputs[0]]),
+        follows=Recorded(layer=name),
     )
     read = name != low.network.layers[-1].name or low.network.is_read(len(low.network.layers) - 1)
     if low.options.spike_exchange == "dense" and read:
         (row,) = handed_on(low, name)  # of zeros and ones, where the final list lies
-        operands, extents = {"row": row, "ids": ids, "counts": counts}, {"spikes": Spikes(layer=name)}
-        low.compute("spikes to dense", op, codelets.SPIKES_TO_DENSE, *_per_list(low, name), operands, extents=extents)
+        operands, where = {"row": row, "ids": ids, "counts": counts}, _per_list(low, name)
+        low.compute("spikes to dense", op, codelets.SPIKES_TO_DENSE, *where, operands, follows=Recorded(layer=name))
 
 
-def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str, second: str | None) -> None:
+def _emit_flags(low: Lowering, op: Operation, operands: dict[str, str], second: str | None) -> None:
     """One vertex per neuron and sample (as published), samples outermost; or one per tile and worker context."""
-    batch = low.network.batch
-    scheduled = second is not None
-    operands = {"v": v, "flags": flags} | ({"second_threshold": second} if second is not None else {})
+    layer, placed, above = low.layer(op.layer), low.placed(op.layer), second is not None
+    if second is not None:
+        operands["second_threshold"] = second
     constants: dict[str, object] = {
         "threshold": np.float32(layer.selection.threshold),
         "second_threshold": np.float32(layer.selection.second_threshold),
     }
     if "coarse_flags" in low.options.rules:
-        codelet, where = codelets.FLAG_ROWS_ABOVE if scheduled else codelets.FLAG_ROWS, low.by_context(layer.name)
+        codelet, where = codelets.FLAG_ROWS_ABOVE if above else codelets.FLAG_ROWS, low.by_context(op.layer)
     else:
-        codelet = codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES
+        codelet = codelets.FLAG_SPIKES_ABOVE if above else codelets.FLAG_SPIKES
         tile_of_neuron = np.repeat(placed.homes, placed.stops - placed.starts, axis=1)
-        sample, neuron = (column.ravel() for column in np.indices((batch, layer.neurons)))
+        sample, neuron = (column.ravel() for column in np.indices((low.network.batch, layer.neurons)))
         where = tile_of_neuron[placed.copy_of].ravel(), {"sample": sample, "neuron": neuron}
-    low.compute("flag spikes", "select_spikes", codelet, *where, operands, layer=layer.name, constants=constants)
+    low.compute("flag spikes", op, codelet, *where, operands, constants=constants)
 
 
-def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) -> None:
+def _emit_random_offsets(low: Lowering, op: Operation) -> None:
     """A random offset per selecting tile, drawn every timestep. The published scan draws and ignores it."""
-    tiles = placed.selection_tiles.ravel()
-    slots = np.arange(len(tiles))
-    mapping = TileMapping.split(0, tiles, slots, slots + 1)
-    offsets = low.variable(f"offsets.{layer.name}", (len(slots),), "int32", mapping, "spike selection")
-    low.compute(
-        "random offsets",
-        "select_spikes",
-        RANDOM_OFFSETS,
-        tiles,
-        {"slot": slots},
-        {"offsets": offsets},
-        layer=layer.name,
-        mergeable=False,
-    )
+    tiles = low.placed(op.layer).selection_tiles.ravel()
+    name, mapping, columns = f"offsets.{op.layer}", entries_on(tiles), {"slot": np.arange(len(tiles))}
+    operands = {"offsets": low.variable(name, (len(tiles),), "int32", mapping, "spike selection")}
+    low.compute("random offsets", op, RANDOM_OFFSETS, tiles, columns, operands, mergeable=False)
 
 
 def list_variables(low: Lowering, layer: str) -> tuple[str, str]:
@@ -168,10 +150,10 @@ def handed_on(low: Lowering, layer: str) -> tuple[str, ...]:
 
 def received(low: Lowering, spikes: str) -> tuple[str, ...]:
     """From where vertices read `spikes`: handed on or, when the layer has just emitted them, where it left them."""
-    layer, shift = low.origin(spikes)
-    if layer == INPUT or shift or spikes in low.carried:
+    origin = low.origin(spikes)
+    if origin.layer == INPUT or origin.shift or spikes in low.carried:
         return low.storage[spikes]
-    return handed_on(low, layer)
+    return handed_on(low, origin.layer)
 
 
 def _whole_words(low: Lowering, ids: int) -> int:
@@ -188,107 +170,57 @@ def _runs(neurons: int, placed: LayerPlacement) -> tuple[np.ndarray, np.ndarray]
     return np.concatenate([[0], np.cumsum(counts)]), (np.arange(spread + 1) * workers) // spread
 
 
-def _emit_worker_scans(
+def _emit_lists(
     low: Lowering,
-    layer: Layer,
-    placed: LayerPlacement,
-    edges: np.ndarray,
-    part_edges: np.ndarray,
-    codelet: Codelet,
-    operands: dict[str, str],
-) -> dict[str, str]:
-    """Workers scan runs of neurons. Returns the operands of their lists, in slots (sample, row, worker)."""
-    part_of_worker = np.searchsorted(part_edges, np.arange(placed.workers), side="right") - 1
-    sample, row, worker = _slots(low.network.batch, placed.workers)
-    tiles = placed.selection_tiles[sample, row, part_of_worker[worker]]
-    lists = _lists(low, layer, "worker", tiles, int((edges[1:] - edges[:-1]).max()))
-    columns = {
-        "row": row,
-        "sample": sample,
-        "start": edges[worker],
-        "stop": edges[worker + 1],
-        "slot": np.arange(len(tiles)),
-    }
-    constants: dict[str, object] = {"capacity": layer.capacity}
-    _emit_by_row(low, layer, "scan flags", codelet, tiles, columns, {**operands, **lists}, constants)
-    return lists
-
-
-def _emit_joins(
-    low: Lowering,
-    layer: Layer,
-    placed: LayerPlacement,
-    edges: np.ndarray,
-    part_edges: np.ndarray,
-    codelet: Codelet,
-    operands: dict[str, str],
-) -> dict[str, str]:
-    """The lists of the workers of a tile are joined. Returns the operands of their lists, in slots (sample, row,
-    part)."""
-    sample, row, part = _slots(low.network.batch, placed.spread)
-    tiles = placed.selection_tiles[sample, row, part]
-    scanned = edges[part_edges[1:]] - edges[part_edges[:-1]]  # neurons per tile; not always ceil(neurons / spread)
-    lists = _lists(low, layer, "tile", tiles, int(scanned.max()))
-    base, first, last = (sample * ROWS + row) * placed.workers, part_edges[part], part_edges[part + 1]
-    columns = {
-        "first": base + first,
-        "last": base + last,
-        "slot": np.arange(len(tiles)),
-        "row": row,
-        "sample": sample,
-        "start": edges[first],
-        "stop": edges[last],
-    }
-    _emit_by_row(low, layer, "combine workers", codelet, tiles, columns, {**operands, **lists}, {})
-    return lists
-
-
-def _emit_by_row(
-    low: Lowering,
-    layer: Layer,
+    op: Operation,
+    level: str,
     stage: str,
     codelet: Codelet,
-    tiles: np.ndarray,
-    columns: dict[str, np.ndarray],
+    edges: np.ndarray,
+    part_of: np.ndarray,
     operands: dict[str, str],
-    constants: dict[str, object],
-) -> None:
-    """A superstep with a table for each row of flags, whose vertices find other numbers of ids."""
-    with low.superstep(stage, "select_spikes", layer=layer.name):
-        for row, which in enumerate(WHICH):
-            chosen = np.flatnonzero(columns["row"] == row)
+    joined: np.ndarray | None = None,
+) -> dict[str, str]:
+    """Lists in slots (sample, row, number), of neurons edges[number]..edges[number + 1] - 1 each, on the tile `part_of`
+    number of those of a sample and row; joined: list k is of lists joined[k]..joined[k + 1] - 1 of `operands`.
+
+    A superstep with a table for each row of flags, whose vertices find other numbers of ids. Returns the operands of
+    the lists.
+    """
+    layer, placed = low.layer(op.layer), low.placed(op.layer)
+    every = np.indices((low.network.batch, ROWS, len(part_of)))
+    sample, row, number = (column.ravel() for column in every)
+    tiles = placed.selection_tiles[sample, row, part_of[number]]
+    lists = _lists(low, layer, level, tiles, int(np.diff(edges).max()))
+    slot, base = {"slot": np.arange(len(tiles))}, sample * ROWS + row
+    columns = {"row": row, "sample": sample, "start": edges[number], "stop": edges[number + 1]}
+    if joined is None:
+        columns |= slot
+    else:
+        first, last = (base * joined[-1] + ends[number] for ends in (joined, joined[1:]))
+        columns = {"first": first, "last": last, **slot, **columns}
+    operands, constants = {**operands, **lists}, {"capacity": layer.capacity}
+    with low.superstep(stage, op.kind, layer=op.layer):
+        for which in range(ROWS):
+            chosen = np.flatnonzero(row == which)
             some = {name: column[chosen] for name, column in columns.items()}
-            low.compute(
-                stage,
-                "select_spikes",
-                codelet,
-                tiles[chosen],
-                some,
-                operands,
-                layer=layer.name,
-                extents={"hits": Hits(layer=layer.name, which=which)},
-                constants=constants,
-            )
-
-
-def _slots(batch: int, count: int) -> tuple[np.ndarray, ...]:
-    """int64[batch * ROWS * count]: sample, row, and number among `count`, of every slot."""
-    return tuple(column.ravel() for column in np.indices((batch, ROWS, count)))
+            follows = Hits(layer=op.layer, which=WHICH[which])
+            low.compute(stage, op, codelet, tiles[chosen], some, operands, follows=follows, constants=constants)
+    return lists
 
 
 def _lists(low: Lowering, layer: Layer, level: str, tiles: np.ndarray, most: int) -> dict[str, str]:
     """Operands: ids and counts of lists in slots, of at most `most` ids each, slot by slot on `tiles`."""
-    slots = np.arange(len(tiles))
-    mapping, dtype, category = TileMapping.split(0, tiles, slots, slots + 1), low.options.id_dtype, "spike selection"
+    mapping, dtype, category = entries_on(tiles), low.options.id_dtype, "spike selection"
     room = _whole_words(low, min(layer.capacity, most))
-    ids = low.variable(f"{level}_ids.{layer.name}", (len(slots), room), dtype, mapping, category)
+    ids = low.variable(f"{level}_ids.{layer.name}", (len(tiles), room), dtype, mapping, category)
     counts = low.variable(
-        f"{level}_counts.{layer.name}", (len(slots),), dtype, mapping, category, stored_bytes=WORD_BYTES
+        f"{level}_counts.{layer.name}", (len(tiles),), dtype, mapping, category, stored_bytes=WORD_BYTES
     )
     return {f"{level}_ids": ids, f"{level}_counts": counts}
 
 
-RULES: dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]] = {
+RULES: Rules = {
     ("select_spikes",): lower_selection,
     ("next_random",): lower_next_random,
 }

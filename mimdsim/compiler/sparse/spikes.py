@@ -18,33 +18,27 @@ from mimdsim.codelets.dense import (
     SUM_SOME_REPLICAS,
 )
 from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
-from mimdsim.compiler.context import Chips, Lowering, in_bands
+from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import Chips, Where, in_bands
 from mimdsim.compiler.place.collectives import Trees
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.layer import labels_of
-from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, Within
-from mimdsim.program.loop_extents import Recorded
-
-Columns = tuple[np.ndarray, dict[str, np.ndarray]]
+from mimdsim.program import Codelet, Copy, TileMapping
 
 
 def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
     """Ids and counts of `spikes` copied to every tile of `layer` that has the sample, once per timestep."""
-    ids, counts = low.storage[spikes]
-    placed = low.placed(layer)
+    placed, originals = low.placed(layer), low.storage[spikes]
     parts = zip(pairwise(placed.batch_edges.tolist()), placed.grid, strict=True)
     mapping = in_bands(0, ((begin, end, TileMapping.replicated(tiles)) for (begin, end), tiles in parts))
-    copies = []
-    names = []
-    for original in (ids, counts):
-        held = low.variables[original]
-        name = f"{original}.on.{layer}"
-        if name not in low.variables:
-            copies.append(Copy(source=original, target=name))
-        names.append(low.variable(name, held.shape, held.dtype, mapping, "spike ids"))
-    if copies:
+    copies = [Copy(source=original, target=f"{original}.on.{layer}") for original in originals]
+    if copies[0].target not in low.variables:
         low.copies("replicate ids", "replicate", *copies, layer=layer)
-    return names[0], names[1]
+    for copy in copies:
+        held = low.variables[copy.source]
+        low.variable(copy.target, held.shape, held.dtype, mapping, "spike ids")
+    ids, counts = (copy.target for copy in copies)
+    return ids, counts
 
 
 def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
@@ -69,7 +63,7 @@ def _in_copies(low: Lowering, layer: str, each: int, rows: int) -> TileMapping:
     return in_bands(0, ((copy * each, (copy + 1) * each, low.weights_of_copy(layer, copy, rows, 2)) for copy in copies))
 
 
-def replica_columns(low: Lowering, layer: str, part: int = 0) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def replica_columns(low: Lowering, layer: str, part: int = 0) -> Where:
     """One vertex per replica, tile with a part of the weights, and context that shares its neurons, with the samples
     it sums."""
     placed = low.placed(layer)
@@ -92,7 +86,7 @@ def replica_columns(low: Lowering, layer: str, part: int = 0) -> tuple[np.ndarra
     return tiles[some], {name: column[some] for name, column in columns.items()}
 
 
-def parts_of(low: Lowering, layer: str, rows: int, columns_of: Callable[..., Columns] | None = None) -> Columns:
+def parts_of(low: Lowering, layer: str, rows: int, columns_of: Callable[..., Where] | None = None) -> Where:
     """Tiles and columns of a table for every part of weights of so many rows, one part after another: `start` and
     `stop` are the part's range of inputs, `first` and `last` its neurons, `part` its number among a sample's tiles.
 
@@ -110,7 +104,7 @@ def parts_of(low: Lowering, layer: str, rows: int, columns_of: Callable[..., Col
     return np.concatenate(tiles), {name: np.concatenate([own[name] for own in columns]) for name in columns[0]}
 
 
-def _by_sample(low: Lowering, layer: str, part: int) -> Columns:
+def _by_sample(low: Lowering, layer: str, part: int) -> Where:
     placed = low.placed(layer)
     _, columns = low.by_sample_and_tile(layer, parts=True)
     columns["part"] += part * len(placed.starts)
@@ -118,59 +112,61 @@ def _by_sample(low: Lowering, layer: str, part: int) -> Columns:
     return placed.grid[placed.copy_of, part].ravel(), columns
 
 
-def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_weight_gradient(low: Lowering, gradient: Operation, add: Operation) -> None:
     """synapse_weight_gradient + add: every worker context adds its samples into a replica of its own."""
-    gradient, add = ops
-    layer = gradient.layer
+    layer, (q, spikes) = gradient.layer, gradient.inputs
     dw = low.accumulate(gradient, add)
-    q, spikes = gradient.inputs
     ids, counts = replicate_spikes(low, spikes, layer)
-    source, shift = low.origin(spikes)
-    codelet = codelets.WEIGHT_GRADIENT
-    extents: dict[str, np.ndarray | Recorded] = {"spikes": SpikesOver(layer=source, shift=shift)}
-    where = replica_columns(low, layer)
+    codelet, where = codelets.WEIGHT_GRADIENT, replica_columns(low, layer)
     if low.placed(layer).fan_in_parts > 1:
-        codelet = WEIGHT_GRADIENT_PART
-        where = parts_of(low, layer, low.variables[dw].shape[1], replica_columns)
-        extents |= {"hits": Hits(layer=source, shift=shift, which="spikes")}
+        codelet, where = WEIGHT_GRADIENT_PART, parts_of(low, layer, low.variables[dw].shape[1], replica_columns)
     operands = {"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts}
-    low.compute("weight gradient", gradient, codelet, *where, operands, extents=extents)
+    low.compute("weight gradient", gradient, codelet, *where, operands, follows=low.origin(spikes))
 
 
-def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_input_gradient(low: Lowering, op: Operation) -> None:
     """synapse_spike_gradient: partial sums on the neuron tiles, added up over groups of tiles and then over groups."""
-    (op,) = ops
-    layer, placed = op.layer, low.placed(op.layer)
-    spikes = op.inputs[1]
-    source, shift = low.origin(spikes)
-    ids, counts = replicate_spikes(low, spikes, layer)
-    partial = partial_sums(low, op, placed.grid)
+    placed = low.placed(op.layer)
     q, _, weights = (low.storage[name][0] for name in op.inputs)
-    codelet = codelets.INPUT_GRADIENT
-    extents: dict[str, np.ndarray | Recorded] = {"listed": Listed(layer=source, shift=shift)}
-    where = low.by_sample_and_tile(layer, parts=True)
+    codelet, where = codelets.INPUT_GRADIENT, None
     if placed.fan_in_parts > 1:
-        codelet = INPUT_GRADIENT_PART
-        where = parts_of(low, layer, low.variables[weights].shape[0])
-        extents |= {"hits": Hits(layer=source, shift=shift)}
-    operands = {"partial": partial, "w": weights, "q": q, "ids": ids, "counts": counts}
-    low.compute("input gradient", op, codelet, *where, operands, extents=extents)
-    emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
+        codelet, where = INPUT_GRADIENT_PART, parts_of(low, op.layer, low.variables[weights].shape[0])
+    emit_parts(low, op, "input gradient", codelet, {"w": weights, "q": q}, placed.grid, where)
+
+
+def emit_parts(
+    low: Lowering,
+    op: Operation,
+    stage: str,
+    codelet: Codelet,
+    operands: dict[str, str],
+    grid: np.ndarray,
+    where: Where | None = None,
+) -> None:
+    """Numbers at listed ids, the operation's second input, in parts on the tiles of grid[copy], by default one vertex
+    for a sample and tile; then their sums."""
+    spikes = op.inputs[1]
+    ids, counts = replicate_spikes(low, spikes, op.layer)
+    partial = _partial_sums(low, op, grid)
+    operands = {"partial": partial, "ids": ids, "counts": counts, **operands}
+    where = where or low.by_sample_and_tile(op.layer, parts=True)
+    low.compute(stage, op, codelet, *where, operands, follows=low.origin(spikes))
+    _emit_reduction(low, op, partial, low.storage[spikes][1], _listed_gradient(low, op))
 
 
 def _stem(low: Lowering, op: Operation) -> str:
     """What variables of an input gradient are named by: the layer, and whose spikes those were."""
-    source, shift = low.origin(op.inputs[1])
+    origin = low.origin(op.inputs[1])
     if op.kind == "emitted_gradient":
         return f"{op.layer}.reset"
-    if source == op.layer:
+    if origin.layer == op.layer:
         return f"{op.layer}.own"
     read = low.network.sources(low.layer(op.layer))
-    place = [(each.name, each.lag) for each in read].index((source, -shift))
+    place = [(each.name, each.lag) for each in read].index((origin.layer, -origin.shift))
     return f"{op.layer}.from.{labels_of(read)[place]}" if place else op.layer
 
 
-def partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:
+def _partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:
     """Gradients at listed ids [part, batch, capacity], one part of a sample on every tile of grid[copy]."""
     placed = low.placed(op.layer)
     part = np.arange(grid[0].size)
@@ -182,12 +178,12 @@ def partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:
     return low.variable(f"partial.{_stem(low, op)}", shape, "float32", mapping, "gradients")
 
 
-def listed_gradient(low: Lowering, op: Operation) -> str:
+def _listed_gradient(low: Lowering, op: Operation) -> str:
     """Where an input gradient is summed up: the place of the carry it becomes, or one of its own."""
     name = op.outputs[0]
     if name not in low.storage:
         chips = low.chips_of(op.layer)
-        family = ("gradients", low.origin(op.inputs[1])[0])
+        family = ("gradients", low.origin(op.inputs[1]).layer)
         held = low.spread(f"g.{_stem(low, op)}.now", op.attributes, "float32", "gradients", chips, family=family)
         low.storage[name] = (held,)
     return low.storage[name][0]
@@ -200,18 +196,18 @@ def gradient_chips(low: Lowering, layer: str) -> Chips:
     return low.placed(next((reader for reader, source in read if source.name == layer and source.lag), layer)).chips
 
 
-def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:
+def _emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:
     """Partial sums of an input gradient added up over groups of tiles, then over groups, into `g`."""
-    layer, (source, shift) = op.layer, low.origin(op.inputs[1])
-    plan = low.placement.reductions[layer, source]
+    origin = low.origin(op.inputs[1])
+    plan = low.placement.reductions[op.layer, origin.layer]
     occupied, batch, capacity = low.variables[partial].shape
     groups = max(1, occupied // plan.group_size)
     tiles = plan.tiles_of_vertices(groups)
     mapping = TileMapping.of_elements(tiles)
     stage = low.variable(f"stage.{_stem(low, op)}", (groups, batch, capacity), "float32", mapping, "gradients")
-    each, extents = batch * capacity, {"listed": Within(layer=source, shift=shift)}
+    each = batch * capacity
     operands = {"partial": partial, "counts": counts, "stage": stage}
-    with low.superstep("reduce parts", op.kind, layer=layer):
+    with low.superstep("reduce parts", op.kind, layer=op.layer):
         for first, last in ((0, groups - 1), (groups - 1, groups)):  # the last group may be larger
             if first == last:
                 continue
@@ -229,11 +225,8 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
                 "slot": compact(np.tile(np.arange(capacity), (last - first) * batch)),
             }
             part = tiles[first * each : last * each]
-            low.compute("reduce parts", op, codelets.REDUCE_PARTS, part, columns, operands, extents=extents)
-    defines = ((g, op.outputs[0]),)
-    low.compute(
-        "reduce groups", op, codelets.REDUCE_GROUPS, *low.slots_of(g), {"stage": stage, "g": g}, defines=defines
-    )
+            low.compute("reduce parts", op, codelets.REDUCE_PARTS, part, columns, operands, follows=origin)
+    low.compute("reduce groups", op, codelets.REDUCE_GROUPS, *low.slots_of(g), {"stage": stage, "g": g})
 
 
 def sum_replicas(low: Lowering, outer: str, layer: str, short: str) -> None:
@@ -255,7 +248,7 @@ def sum_replicas(low: Lowering, outer: str, layer: str, short: str) -> None:
     codelet, tiles, columns = low.over_matrix(SUM_REPLICAS, gradient, layer)
     if trees.steps > 1:  # of the chip's own, and of those that pass theirs on last
         codelet = SUM_SOME_REPLICAS
-        last = {root: stop for root, _, _, stop in trees.passed_on(1)}
+        last = {root: stop for root, _, _, stop in trees.passed_on[1]}
         shares = [
             (0, last[copy // (placed.copies // chips)], begin, end) for copy, begin, end, _ in low.shares(layer, rows)
         ]
@@ -329,11 +322,11 @@ def _sum_over_chips(low: Lowering, layer: str, short: str, parts: str, trees: Tr
     on_chips = [(share, chip, chip * each, (chip + 1) * each) for share, chip in at]
     add(SUM_OWN_REPLICAS, "sum on chips", parts, on_chips)
     for step in range(trees.steps, 1, -1):
-        add(ADD_REPLICAS, f"sum over chips (step {trees.steps - step + 1})", summed, trees.passed_on(step))
+        add(ADD_REPLICAS, f"sum over chips (step {trees.steps - step + 1})", summed, trees.passed_on[step])
     return summed
 
 
-RULES = {
+RULES: Rules = {
     ("synapse_weight_gradient", "add"): lower_weight_gradient,
     ("synapse_spike_gradient",): lower_input_gradient,
 }

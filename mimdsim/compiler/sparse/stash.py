@@ -7,7 +7,7 @@ gradients read in variables of one segment; then the backward body runs over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -18,17 +18,14 @@ from mimdsim.compiler.time_slices import (
     count_earlier,
     count_timestep,
     set_counters,
-    slice_neurons,
-    slice_slots,
-    update_neurons,
+    slice_timestep,
+    update_timestep,
 )
 from mimdsim.graph import Graph, Scan, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.records import Slice
 from mimdsim.graph.stash import Recomputation, StashPolicy, recomputation, stash_policy
 from mimdsim.program import Repeat
-
-LowerBody = Callable[[Lowering, Scan], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +90,7 @@ def forward_turns(low: Lowering, scan: Scan, stash: Stash | None) -> Iterator[No
         for carry in stash.anew.states:
             (held,) = low.storage[carry.enters]
             value = stash.forward.body.value(carry.leaves)
-            update_neurons(low, held, _declare(low, stash, value, "segments"), value.layer, carry.leaves)
+            update_timestep(low, held, _declare(low, stash, value, "segments"), value.layer, carry.leaves)
         with low.repeat(stash.segment):
             yield
 
@@ -112,7 +109,7 @@ def _declare(low: Lowering, stash: Stash, value: Value, entries: str) -> str:
 
 
 @contextmanager
-def backward_turns(low: Lowering, scan: Scan, stash: Stash | None, lower_body: LowerBody) -> Iterator[None]:
+def backward_turns(low: Lowering, scan: Scan, stash: Stash | None) -> Iterator[None]:
     """The repeat of the backward scan, its timestep counted; with segments within one that first runs the segment
     again."""
     if stash is None or not stash.segment:
@@ -131,11 +128,11 @@ def backward_turns(low: Lowering, scan: Scan, stash: Stash | None, lower_body: L
             count(low, {"timestep": 1, "place": 1})
             shifts = {shift for _, shift in stash.anew.sources.values() if shift}
             count_earlier(low, [("timestep", shift) for shift in sorted(shifts, reverse=True)])
-            again(low, stash, lower_body)
+            again(low, stash)
             body = stash.forward.body
             for name in stash.anew.values:
                 held = _declare(low, stash, body.value(name), "segment")
-                update_neurons(low, low.storage[name][0], held, body.value(name).layer, name)
+                update_timestep(low, low.storage[name][0], held, body.value(name).layer, name)
         count(low, {"timestep": 1, "place": 1})
         with low.repeat(segment, reverse=True):
             count(low, {"timestep": -1, "place": -1})
@@ -161,16 +158,16 @@ def _restore(low: Lowering, scan: Scan, stash: Stash) -> None:
     for carry in stash.anew.states:
         value = body.value(carry.leaves)
         (held,) = low.storage[carry.enters]
-        slice_neurons(low, _declare(low, stash, value, "segments"), held, 0, value.layer)
+        slice_timestep(low, _declare(low, stash, value, "segments"), held, 0, value.layer)
         if carry.enters in before and carry.leaves in stash.anew.values:
             whole = _declare(low, stash, value, "segment")
-            update_neurons(low, held, whole, value.layer, carry.leaves, shift=-1)
+            update_timestep(low, held, whole, value.layer, carry.leaves, shift=-1)
     for name in stash.anew.values:
         held = _declare(low, stash, body.value(name), "segment")
         low.storage[stash.outer[name]] = (held,)
 
 
-def again(low: Lowering, stash: Stash, lower_body: LowerBody) -> None:
+def again(low: Lowering, stash: Stash) -> None:
     """The forward operations of one timestep again, from the states in place and the recorded spikes."""
     first = len(low.body)
     body = stash.forward.body
@@ -179,26 +176,26 @@ def again(low: Lowering, stash: Stash, lower_body: LowerBody) -> None:
         sequence = low.storage[INPUT if value.layer == INPUT else stash.outer[source]]
         now = low.spikes(f"again.{name}", value.capacity, low.chips_of(value.layer), value.layer)
         for whole, part in zip(sequence, now, strict=True):
-            slice_slots(low, whole, part, shift)
+            slice_timestep(low, whole, part, shift)
         low.storage[name] = now
     low.values = body.values
     low.carried = frozenset(carry.enters for carry in stash.anew.states) | stash.anew.sources.keys()
-    lower_body(low, stash.anew.again)
+    low.lower_body(low, stash.anew.again)
     for place, step in enumerate(low.body[first:], first):
         assert not isinstance(step, Repeat)
         low.body[place] = replace(step, name=f"again: {step.name}", stage=f"again: {step.stage}")
 
 
-def again_in_timestep(low: Lowering, scan: Scan, stash: Stash | None, lower_body: LowerBody) -> frozenset[str]:
+def again_in_timestep(low: Lowering, scan: Scan, stash: Stash | None) -> frozenset[str]:
     """Policy 'carry': states of before this timestep, and what is made anew of them; returns the body values that
     thereby need no slice."""
     if stash is None or stash.segment:
         return frozenset()
     for carry in stash.anew.states:
         layer, whole = stash.forward.body.value(carry.leaves).layer, low.storage[sequence_of(stash, carry.leaves)][0]
-        slice_neurons(low, whole, low.storage[carry.enters][0], -1, layer)
+        slice_timestep(low, whole, low.storage[carry.enters][0], -1, layer)
     carried = low.carried
-    again(low, stash, lower_body)
+    again(low, stash)
     low.carried, low.values = carried, scan.body.values
     saved = [scan.body.value(item.inside) for item in scan.slices]
     made = {

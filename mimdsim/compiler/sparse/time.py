@@ -9,24 +9,19 @@ copies, but another address in every timestep.)
 from __future__ import annotations
 
 from mimdsim.codelets.dense import copy_codelet
-from mimdsim.compiler.context import LINEAR_BYTES, Lowering
+from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.layout import LINEAR_BYTES
 from mimdsim.compiler.sparse import stash as lower_stash
 from mimdsim.compiler.sparse.neurons import declare_constants, declare_thresholds
 from mimdsim.compiler.sparse.selection import declare_random, handed_on, list_variables
 from mimdsim.compiler.sparse.spikes import declare_replicas, gradient_chips, sum_replicas
-from mimdsim.compiler.sparse.stash import LowerBody
 from mimdsim.compiler.time_slices import (
     by_age,
     count_timestep,
-    fill_neurons,
-    fill_rows,
-    fill_slots,
+    fill,
     set_counters,
-    slice_neurons,
-    slice_rows,
-    slice_slots,
-    update_neurons,
-    update_slots,
+    slice_timestep,
+    update_timestep,
     waiting,
 )
 from mimdsim.graph import Operation, Scan, Value
@@ -35,7 +30,7 @@ from mimdsim.graph.records import Carry
 from mimdsim.program import Copy
 
 
-def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
+def lower_forward(low: Lowering, op: Operation) -> None:
     """The forward scan: initial carries, the repeat, the sequences it leaves behind."""
     scan: Scan = op.attributes
     network = low.network
@@ -53,7 +48,7 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         else:
             v = low.with_neurons(carry.leaves, value.shape, layer, "neuron states")
             low.storage[carry.enters] = (v,)
-            fill_neurons(low, v, layer, "zero states")
+            fill(low, v, "zero states", layer)
     home = low.chips_of(INPUT)
     sequence = low.spikes("input.sequence", network.input_capacity, home, INPUT, timesteps=network.timesteps)
     low.inputs |= dict(zip(listed(INPUT), sequence, strict=True))
@@ -68,11 +63,11 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         count_timestep(low, 1, scan.slices)
         for item in scan.slices:
             for whole, part in zip(sequence, low.storage[item.inside], strict=True):
-                slice_slots(low, whole, part, item.shift)
+                slice_timestep(low, whole, part, item.shift)
         for carry in by_age(scan):
             if (value := scan.body.value(carry.enters)).form == "sparse":
                 _hand_on_spikes(low, value, carry)
-        lower_body(low, scan)
+        low.lower_body(low, scan)
         finals = len(scan.carries)
         left_out = stash.anew.values if stash is not None else ()
         for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
@@ -118,31 +113,30 @@ def _declare_carried_spikes(low: Lowering, value: Value, whole: bool) -> None:
         low.storage[enters] = low.spikes(f"{layer}.{name}", value.capacity, chips, layer, least_bytes=LINEAR_BYTES)
     valued = slice(None) if whole else slice(-1, None)  # of ids and counts, only the counts need a value
     for held in low.storage[enters][valued]:
-        fill_slots(low, held, "zero spikes")
+        fill(low, held, "zero spikes")
     if value.shift == -1:
         list_variables(low, layer)
         for held in handed_on(low, layer)[valued]:
-            fill_rows(low, held, low.placed(layer).combine_tiles, "zero spikes")
+            fill(low, held, "zero spikes")
 
 
 def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     """Store a body value into its sequence at t; the sequence's variables."""
-    network, layer = low.network, value.layer
+    timesteps, layer = low.network.timesteps, value.layer
+    sequence: tuple[str, ...]
     if value.form == "sparse":
-        chips = low.chips_of(layer)
-        sequence = low.spikes(f"{layer}.sequence", value.capacity, chips, layer, timesteps=network.timesteps)
-        for now, whole in zip(low.storage[value.name], sequence, strict=True):
-            update_slots(low, now, whole, layer)
-        return sequence
-    shape = (network.timesteps, *value.shape)
-    whole = low.with_neurons(f"{value.name}.sequence", shape, layer, "neuron states")
-    now = low.storage[value.name][0]
-    update_neurons(low, now, whole, layer, value.name)
-    low.sequences[value.name] = whole
-    return (whole,)
+        sequence = low.spikes(f"{layer}.sequence", value.capacity, low.chips_of(layer), layer, timesteps=timesteps)
+        name = ""
+    else:
+        name = value.name
+        sequence = (low.with_neurons(f"{name}.sequence", (timesteps, *value.shape), layer, "neuron states"),)
+        low.sequences[name] = sequence[0]
+    for now, whole in zip(low.storage[value.name], sequence, strict=False):
+        update_timestep(low, now, whole, layer, name)
+    return sequence
 
 
-def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
+def lower_backward(low: Lowering, op: Operation) -> None:
     """The reversed scan: adjoints in place, stash sliced per timestep, weight gradients summed in replicas."""
     scan: Scan = op.attributes
     low.values = scan.body.values
@@ -154,10 +148,10 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             name = declare_replicas(low, value, layer)
         elif value.capacity:
             name = _listed_adjoint(low, value, before(f"g.{layer}", -value.shift))
-            fill_slots(low, name, "zero adjoints")
+            fill(low, name, "zero adjoints")
         else:
             name = low.with_neurons(f"d{value.of}", value.shape, layer, "gradients")
-            fill_neurons(low, name, layer, "zero adjoints")
+            fill(low, name, "zero adjoints", layer)
             declare_constants(low, layer)
             if low.options.state_gradient == "per_batch":
                 declare_thresholds(low, layer)
@@ -169,19 +163,19 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         _add_in_place(low, scan, carry.leaves)
     offset = len(scan.carries)
     set_counters(low, "backward", scan.timesteps)
-    with lower_stash.backward_turns(low, scan, low.stash, lower_body):
+    with lower_stash.backward_turns(low, scan, low.stash):
         for carry in by_age(scan):
             (source,), (target,) = low.storage[carry.leaves], low.storage[carry.enters]
             if source != target:
                 _keep_slots(low, "hand on adjoints", source, target, scan.body.value(carry.enters).layer)
-        made = lower_stash.again_in_timestep(low, scan, low.stash, lower_body)
+        made = lower_stash.again_in_timestep(low, scan, low.stash)
         for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
             if item.inside in made:
                 continue
             _slice_saved(low, scan.body.value(item.inside), low.storage[outer], item.shift)
         for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
             low.storage[inside] = low.storage.get(outer, (outer,))
-        lower_body(low, scan)
+        low.lower_body(low, scan)
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
         value = scan.body.value(carry.enters)
@@ -206,18 +200,14 @@ def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:
 
 def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: int) -> None:
     """The current timestep of a stashed sequence, in variables of its own."""
+    now: tuple[str, ...]
     if value.form == "sparse":
-        chips = low.chips_of(value.layer)
-        now = low.spikes(value.name, value.capacity, chips, value.layer)
-        low.storage[value.name] = now
-        for whole, part in zip(sequence, now, strict=True):
-            slice_slots(low, whole, part, shift)
+        now = low.spikes(value.name, value.capacity, low.chips_of(value.layer), value.layer)
     elif value.capacity:
-        batch = low.network.batch
-        now_g = low.variable(value.name, (batch, value.capacity), "float32", low.by_sample(0), "gradients")
-        low.storage[value.name] = (now_g,)
-        slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles)
+        shape = (low.network.batch, value.capacity)
+        now = (low.variable(value.name, shape, "float32", low.by_sample(0), "gradients"),)
     else:
-        now_v = low.with_neurons(value.name, value.shape, value.layer, "neuron states")
-        low.storage[value.name] = (now_v,)
-        slice_neurons(low, sequence[0], now_v, shift, value.layer)
+        now = (low.with_neurons(value.name, value.shape, value.layer, "neuron states"),)
+    low.storage[value.name] = now
+    for whole, part in zip(sequence, now, strict=True):
+        slice_timestep(low, whole, part, shift, "" if value.capacity else value.layer)

@@ -27,17 +27,6 @@ def ceil_div(dividend: Elements, divisor: int) -> Elements:
     return (dividend + divisor - 1) // divisor
 
 
-def whole_and_rest(n: Elements, divisor: int) -> tuple[Elements, Elements]:
-    """How often `divisor` fits into `n`, and what is left."""
-    return n // divisor, n % divisor
-
-
-def cycles_if(condition: Any, cycles: Elements) -> Elements:
-    """`cycles` where `condition` (a bool or an array of them) holds, else 0."""
-    chosen: Elements = condition * cycles
-    return chosen
-
-
 def larger(first: Elements, second: Elements) -> Elements:
     """The larger of two counts, element by element; plain integers stay plain integers."""
     return first + (second - first) * (second > first)

@@ -68,14 +68,6 @@ def cast_1d_cycles(
     return 12 + worker_contexts * (core + 18)
 
 
-def cast_single_worker_cycles(
-    n: Elements, *, source: str, target: str, interleaved: bool = False, read_ports: int = 2, vector_bytes: int = 8
-) -> Elements:
-    """Worker cycles to convert `n` elements on one context (Cast1DSingleWorker)."""
-    # 3 load the parameters, 2 call and exit.
-    return 3 + 2 + _cast_core_cycles(n, source, target, read_ports, interleaved, vector_bytes)
-
-
 def cast_2d_cycles(
     rows: Iterable[Elements],
     *,
@@ -104,12 +96,3 @@ def fill_cycles(n: Elements, *, dtype: str = "f32", vector_bytes: int = 8) -> El
         return 15 * (n == 1) + 21 * (n == 2) + (26 + n // width) * ((n != 1) & (n != 2))
     # 16 before the loop, 6 checks after it, 1 for the mean alignment; 1 for a last odd element.
     return 23 + n // width + 1 * (n % width == 1)
-
-
-def fill_2d_cycles(rows: Iterable[Elements], *, dtype: str = "f32", vector_bytes: int = 8) -> Elements:
-    """Worker cycles to write rows of the given element counts (Fill2d)."""
-    half = dtype == "f16"
-    wide = element_bytes(dtype) == 8
-    # The 1-D count holds 5 (half) or 6 cycles of parameter loads; here a row costs 3 instead.
-    entry, saved = (5, 2) if wide or half else (6, 3)
-    return sum((fill_cycles(n, dtype=dtype, vector_bytes=vector_bytes) - saved for n in rows), entry)

@@ -12,11 +12,6 @@ from collections.abc import Sequence
 from mimdsim.costs.library.arithmetic import check_float, vector_elements
 
 
-def share(n: int, worker_contexts: int) -> tuple[int, int]:
-    """The largest and the smallest share when `n` positions are dealt evenly to the contexts."""
-    return -(-n // worker_contexts), n // worker_contexts
-
-
 def weight_load_cycles(
     conv_units: int,
     in_channels_per_group: int,
@@ -65,6 +60,7 @@ def amp_1x1_cycles(
     half = dtype == "f16"
     common = (half and conv_units == 16) or partials_dtype == "f32"
     retained, retained_per_group = (7, 3) if half and common else (0, 0)
+    shares = -(-positions // worker_contexts), positions // worker_contexts  # the largest and the smallest
     passes = -(-out_channels_per_group // conv_units)
     load = weight_load_cycles(conv_units, in_channels_per_group, 2 if half else 4, load_bytes_per_cycle)
 
@@ -74,7 +70,7 @@ def amp_1x1_cycles(
             * amp_1x1_worker_cycles(
                 n, zeroing=zeroing, dtype=dtype, partials_dtype=partials_dtype, conv_units=conv_units
             )
-            for n in share(positions, worker_contexts)
+            for n in shares
         )
         return max(most, least + 14)  # the supervisor's own 14 cycles hide behind a context that ends early
 
@@ -91,7 +87,7 @@ def zero_partials_pass_cycles(
     elements: int, *, groups: int = 1, partials_dtype: str = "f32", worker_contexts: int = 6, vector_bytes: int = 8
 ) -> int:
     """Tile cycles to clear `elements` partial sums of each group before the accumulation of nx1 and HMAC codelets."""
-    vectors = -(-share(elements, worker_contexts)[0] // vector_elements(partials_dtype, vector_bytes))
+    vectors = -(-elements // (worker_contexts * vector_elements(partials_dtype, vector_bytes)))
     # 14 or 15 minus what workers retain (9 or 10): 5 either way.
     return (vectors + 5) * worker_contexts * groups
 

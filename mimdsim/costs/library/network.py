@@ -131,15 +131,6 @@ def normal_cycles(n: Elements, *, dtype: str = "f32", worker_contexts: int = 6, 
     return 4 + (22 if dtype == "f32" else 24) * worker_contexts + drawn
 
 
-def truncated_normal_cycles(
-    n: Elements, iterations: int, *, dtype: str = "f32", worker_contexts: int = 6, vector_bytes: int = 8
-) -> Elements:
-    """Tile cycles to draw `n` truncated normal numbers with `iterations` tries each (TruncatedNormal)."""
-    per_vector, tail = (11 if dtype == "f32" else 12) * iterations + 5, (13 * iterations + 2, 12 * iterations + 10)
-    drawn = _drawing_cycles(n, dtype, vector_bytes, per_vector, tail)
-    return 4 + (26 if dtype == "f32" else 28) * worker_contexts + drawn
-
-
 def dropout_cycles(n: Elements, *, dtype: str = "f32", worker_contexts: int = 6, vector_bytes: int = 8) -> Elements:
     """Tile cycles to zero a random part of `n` elements and scale the rest (Dropout)."""
     return 6 + 24 * worker_contexts + _drawing_cycles(n, dtype, vector_bytes, 2, (1, 9))

@@ -90,43 +90,6 @@ def reduce_contiguous_cycles(
     return outputs * (partials // per_loop + 12) + (2 if partials % 2 else 0) + 17 + (1 if update else 0)
 
 
-def reduce_regions_cycles(
-    regions: list[tuple[int, list[int]]],
-    *,
-    op: str = "ADD",
-    dtype: str = "f32",
-    out_dtype: str = "f32",
-    update: bool = False,
-    vector_bytes: int = 8,
-) -> int:
-    """Worker cycles of the general reduction: `regions` pairs each output length with the lengths of its partials."""
-    _check(op, VECTORISED)
-    adds = op in ACCUMULATING
-    widest = _widest(op, dtype, vector_bytes)
-    path = vector_elements(dtype, vector_bytes)
-    out_path = vector_elements(out_dtype, vector_bytes)
-    checks = ceil_log2(widest)
-
-    def store(width: int) -> int:
-        # The first value leaves the accumulators one cycle late.
-        return (2 + update) * min(width, out_path) + adds
-
-    total = 7 + 3 + 23  # entry and exit; load the vertex's state
-    per_load = (2 if adds else 0) + 2 + max(1, widest // path)  # call, check alignment, load
-    for outputs, partials in regions:
-        vectors, rest = divmod(outputs, widest)
-        total += 24 + 2 * checks  # 16 set up, 6 split off the remainder, 2 end of loop
-        total += vectors * ((5 if adds else 3) + store(widest) + 1 + len(partials) * 10)
-        lengths = sum(length // outputs for length in partials)
-        total += vectors * lengths * (per_load + 3)
-        for bit in range(checks):
-            width = 1 << bit
-            if rest & width:
-                total += (4 if adds else 2) + store(width) + len(partials) * 10
-                total += lengths * (2 + width // min(width, path) + 3)
-    return total
-
-
 def reduce_add_cycles(
     outputs: int,
     partials: int,

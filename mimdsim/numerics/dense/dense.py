@@ -40,7 +40,7 @@ def move_slots(source, target, timestep, sample, slot_start, slot_stop):  # type
 @compiled
 def move_boxes(source, target, timestep, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[..., box] = source[..., box]."""
-    keep_boxes(source, target, row_start, row_stop, start, stop, 0)
+    keep_boxes(source, target, row_start, row_stop, start, stop)
 
 
 @compiled

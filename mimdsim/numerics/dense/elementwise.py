@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
-from mimdsim.numerics.dense.rows import keep_boxes
+from mimdsim.numerics.dense.rows import in_time
 from mimdsim.numerics.equations import integrated, surrogate, unless_spiked
 
 
@@ -74,20 +74,14 @@ def masked_decay_boxes(dv, v_previous, row_start, row_stop, start, stop, factor,
 
 
 @compiled
-def count_rows(spikes, totals, sample):  # type: ignore[no-untyped-def]
-    """totals[sample] = sum over time of spikes[:, sample], whole numbers."""
+def count_rows(spikes, totals, sample, first=0):  # type: ignore[no-untyped-def]
+    """totals[sample] = sum over timesteps from `first` on of spikes[:, sample], whole numbers."""
     for i in range(len(sample)):
         for n in range(totals.shape[1]):
             count = 0
-            for t in range(spikes.shape[0]):
+            for t in range(first, spikes.shape[0]):
                 count += int(spikes[t, sample[i], n])
             totals[sample[i], n] = count
-
-
-@compiled
-def count_last_rows(spikes, totals, sample, first):  # type: ignore[no-untyped-def]
-    """`count_rows` from timestep `first` on."""
-    count_rows(spikes[first:], totals, sample)
 
 
 @compiled
@@ -123,24 +117,18 @@ def mixed(word):  # type: ignore[no-untyped-def]
 
 @compiled
 def dropout_masks(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source):  # type: ignore[no-untyped-def]
-    """masks[t, box] = 1 / keep where the number of (state of the sample, neuron, t) is below keep, else 0."""
-    one, columns = keep.dtype.type(1), masks.shape[-1]
+    """masks[t, box] = 1 / keep where the number of (state of the sample, neuron, t) is below keep, else 0; or of one
+    mask."""
+    every, one, columns = in_time(masks), keep.dtype.type(1), masks.shape[-1]
     below, each = np.uint64(np.float64(keep[0]) * 4294967296.0), one / keep[0]
     for i in range(len(start)):
         for b in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
                 number = np.uint64(b % positions * columns + n) * np.uint64(0x9E3779B1)
                 word = np.uint64(states[b // positions]) + number + np.uint64(source) * np.uint64(0xC2B2AE3D)
-                for t in range(masks.shape[0]):
+                for t in range(len(every)):
                     at = (word + np.uint64(t) * np.uint64(0x85EBCA77)) & np.uint64(0xFFFFFFFF)
-                    masks[t, b, n] = each if mixed(at) < below else 0
-
-
-@compiled
-def dropout_mask(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source):  # type: ignore[no-untyped-def]
-    """`dropout_masks` of one mask."""
-    every = masks.reshape(1, masks.shape[0], masks.shape[1])
-    dropout_masks(states, keep, every, first, last, row_start, row_stop, start, stop, positions, source)
+                    every[t, b, n] = each if mixed(at) < below else 0
 
 
 @compiled
@@ -171,17 +159,6 @@ def multiply_row(source, row, target, row_start, row_stop, start, stop):  # type
 
 
 @compiled
-def sum_samples(source, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
-    """pieces[piece, n] = sum of source[:, n] over the samples of the box."""
-    for i in range(len(start)):
-        for n in range(start[i], stop[i]):
-            total = source.dtype.type(0)
-            for b in range(row_start[i], row_stop[i]):
-                total += source[b, n]
-            pieces[piece[i], n] = total
-
-
-@compiled
 def sum_products(one, other, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
     """pieces[piece, n] = sum of one[:, n] * other[:, n] over the samples of the box."""
     for i in range(len(start)):
@@ -201,14 +178,6 @@ def add_pieces(total, pieces, start, stop):  # type: ignore[no-untyped-def]
             for p in range(1, pieces.shape[0]):
                 value += pieces[p, n]
             total[0, n] += value
-
-
-@compiled
-def in_time(matrix):  # type: ignore[no-untyped-def]
-    """[timesteps, rows, columns] of a matrix or a sequence of it."""
-    if matrix.ndim == 2:
-        return np.expand_dims(matrix, 0)
-    return matrix
 
 
 @compiled
@@ -341,12 +310,6 @@ def sum_parts(partial, total, row_start, row_stop, start, stop):  # type: ignore
                 for p in range(1, partial.shape[0]):
                     value += partial[p, r, n]
                 total[r, n] = value
-
-
-@compiled
-def copy_boxes(source, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[box] = source[box]."""
-    keep_boxes(source, target, row_start, row_stop, start, stop, 0)
 
 
 @compiled

@@ -31,8 +31,16 @@ class OnRows:
 
 
 @compiled
-def keep_boxes(source, target, first, last, start, stop, one_row):  # type: ignore[no-untyped-def]
-    """target[..., box] = source[..., box]; one_row: `last` is the row itself."""
+def in_time(matrix):  # type: ignore[no-untyped-def]
+    """[timesteps, rows, columns] of a matrix or a sequence of it."""
+    if matrix.ndim == 2:
+        return np.expand_dims(matrix, 0)
+    return matrix
+
+
+@compiled
+def keep_boxes(source, target, first, last, start, stop, one_row=0):  # type: ignore[no-untyped-def]
+    """target[..., box] = source[..., box]; one_row 1: `last` is the row itself."""
     old = source.reshape(-1, source.shape[-2], source.shape[-1])
     new = target.reshape(-1, target.shape[-2], target.shape[-1])
     for i in range(len(start)):

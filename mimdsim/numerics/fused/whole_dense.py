@@ -233,20 +233,6 @@ def list_spikes(first, last, spikes, channels, positions, starts, trues, ids):  
 
 
 @compiled
-def list_dense(dense, starts, trues, ids):  # type: ignore[no-untyped-def]
-    """The lists of rows [places, neurons] of zeros and ones."""
-    end = 0
-    for place in range(len(dense)):
-        starts[place] = end
-        for n in range(dense.shape[1]):
-            if dense[place, n]:
-                ids[end] = n
-                end += 1
-        trues[place] = end - starts[place]
-    starts[len(dense)] = end
-
-
-@compiled
 def list_pooled(first, last, once, source, pixels, cover, positions, starts, trues, ids):  # type: ignore[no-untyped-def]
     """Which windows cover spikes: lists of places first..last-1 by channel and position, each once (where the largest
     spike is 1) or for every spike under it, in the order of spikes."""

@@ -369,12 +369,3 @@ def own_row_gradient(block, groups, entries, q, dr):  # type: ignore[no-untyped-
                 if lanes[row, e] >= FIRED and slots[row, e] >= 0:
                     b, lane = places[row, e] - (t - 1) * batch, lanes[row, e] % FIRED
                     dr[lane] += q[t, b * WIDTH + lane]
-
-
-@compiled
-def bias_gradient(rows, db):  # type: ignore[no-untyped-def]
-    """db += the sum of rows [places, WIDTH]."""
-    for place in range(len(rows)):
-        row = rows[place]
-        for n in range(len(row)):
-            db[n] += row[n]

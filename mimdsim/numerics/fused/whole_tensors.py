@@ -12,7 +12,7 @@ import numpy as np
 
 from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.fused.interpreted import WIDTH
-from mimdsim.numerics.fused.vectors import above, copy_strips, dot_strip, integrate_strip, lowest_bit, sum_strip
+from mimdsim.numerics.fused.vectors import above, dot_strip, integrate_strip, lowest_bit, sum_strip
 from mimdsim.numerics.fused.whole_linear import FIRED, ONE_BIT
 
 
@@ -80,34 +80,6 @@ def input_gradient_places(first, last, lag, row, w, ids, starts, q, g):  # type:
 
 
 @compiled
-def into_blocks(matrix, blocks):  # type: ignore[no-untyped-def]
-    """blocks[block, i, :] = matrix[i, block * width : (block + 1) * width], zeros beyond the last neuron."""
-    inputs, neurons = matrix.shape
-    own, every, width = blocks.reshape(-1), matrix.reshape(-1), blocks.shape[2]
-    for block in range(len(blocks)):
-        real = min(width, neurons - block * width)
-        for i in range(inputs):
-            if real == width == WIDTH:
-                copy_strips(own, (block * inputs + i) * WIDTH, every, i * neurons + block * WIDTH, 1)
-                continue
-            for n in range(real):
-                blocks[block, i, n] = matrix[i, block * width + n]
-            blocks[block, i, real:] = 0
-
-
-@compiled
-def from_blocks(blocks, matrix):  # type: ignore[no-untyped-def]
-    """matrix from its blocks."""
-    inputs, neurons = matrix.shape
-    width = blocks.shape[2]
-    for block in range(blocks.shape[0]):
-        real = min(width, neurons - block * width)
-        for i in range(inputs):
-            for n in range(real):
-                matrix[i, block * width + n] = blocks[block, i, n]
-
-
-@compiled
 def count_true(first, ids, starts, trues, totals):  # type: ignore[no-untyped-def]
     """totals[row, id]: how often id is a true spike from place `first` on; row: place modulo the number of rows."""
     totals[:] = 0
@@ -123,19 +95,6 @@ def list_gradient(first, ids, starts, gradient, g):  # type: ignore[no-untyped-d
     for place in range(first, len(starts) - 1):
         for k in range(starts[place], starts[place + 1]):
             g[k] = gradient[place % len(gradient), ids[k]]
-
-
-@compiled
-def lists_of_padded(ids, counts, starts, trues, flat):  # type: ignore[no-untyped-def]
-    """Joined lists from padded ones: ids [timesteps, batch, capacity], counts [timesteps, batch, 2]."""
-    batch = ids.shape[1]
-    starts[0] = 0
-    for place in range(len(trues)):
-        t, b = place // batch, place % batch
-        trues[place] = counts[t, b, 0]
-        starts[place + 1] = starts[place] + counts[t, b, 1]
-        for k in range(counts[t, b, 1]):
-            flat[starts[place] + k] = ids[t, b, k]
 
 
 @compiled

@@ -7,67 +7,55 @@ import math
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
+from mimdsim.numerics.dense.rows import in_time
 
 
 @compiled
-def count_spikes(ids, counts, totals, sample):  # type: ignore[no-untyped-def]
-    """totals[b, id] = how often id is a true spike of sample b over the sequence; ids [timesteps, batch, capacity]."""
+def count_spikes(ids, counts, totals, sample, first=0):  # type: ignore[no-untyped-def]
+    """totals[b, id] = how often id is a true spike of sample b from timestep `first` on; ids [timesteps, batch,
+    capacity]."""
     for i in range(len(sample)):
         b = sample[i]
         totals[b, :] = 0
-        for t in range(ids.shape[0]):
+        for t in range(first, ids.shape[0]):
             for k in range(counts[t, b, 0]):
                 totals[b, ids[t, b, k]] += 1
 
 
 @compiled
-def cross_entropy(totals, labels, losses, gradient, sample, scale):  # type: ignore[no-untyped-def]
-    """Per sample: loss and d(mean loss)/d(totals), from logits = scale * totals."""
-    weighted_cross_entropy(totals, labels, losses, gradient, sample, scale, 1.0)
-
-
-@compiled
-def weighted_cross_entropy(totals, labels, losses, gradient, sample, scale, weight):  # type: ignore[no-untyped-def]
-    """`cross_entropy` times weight."""
-    classes = totals.shape[1]
+def cross_entropy(totals, labels, losses, gradient, sample, scale, weight=1.0):  # type: ignore[no-untyped-def]
+    """Per sample: weight * loss and d(mean of it)/d(totals), from logits = scale * totals; of totals [timesteps, batch,
+    classes] the sum over the timesteps."""
+    every, slopes = in_time(totals), in_time(gradient)
+    timesteps, samples, classes = every.shape
     shifted, each = np.zeros(classes, np.float64), np.zeros(classes, np.float64)
     for i in range(len(sample)):
         b = sample[i]
-        highest = totals[b, 0] * scale
-        for c in range(classes):
-            highest = max(highest, totals[b, c] * scale)
-        mass = 0.0
-        for c in range(classes):
-            shifted[c] = totals[b, c] * scale - highest
-            each[c] = math.exp(shifted[c])
-            mass += each[c]
-        losses[b] = weight * (math.log(mass) - shifted[labels[b]])
-        for c in range(classes):
-            probability = each[c] / mass
-            if c == labels[b]:
-                probability -= 1.0
-            gradient[b, c] = probability * (weight * (scale / totals.shape[0]))
+        losses[b] = 0
+        for t in range(timesteps):
+            highest = every[t, b, 0] * scale
+            for c in range(classes):
+                highest = max(highest, every[t, b, c] * scale)
+            mass = 0.0
+            for c in range(classes):
+                shifted[c] = every[t, b, c] * scale - highest
+                each[c] = math.exp(shifted[c])
+                mass += each[c]
+            losses[b] += losses.dtype.type(weight * (math.log(mass) - shifted[labels[b]]))
+            for c in range(classes):
+                probability = each[c] / mass
+                if c == labels[b]:
+                    probability -= 1.0
+                slopes[t, b, c] = probability * (weight * (scale / samples))
 
 
 @compiled
-def list_count_gradient(ids, counts, gradient, g, sample):  # type: ignore[no-untyped-def]
-    """g[t, b, k] = gradient[b, id_k] for the listed ids."""
-    listed_of(np.broadcast_to(gradient, (ids.shape[0], *gradient.shape)), ids, counts, g, sample)
-
-
-@compiled
-def count_last(ids, counts, totals, sample, first):  # type: ignore[no-untyped-def]
-    """`count_spikes` from timestep `first` on."""
-    count_spikes(ids[first:], counts[first:], totals, sample)
-
-
-@compiled
-def list_last_gradient(ids, counts, gradient, g, sample, first):  # type: ignore[no-untyped-def]
-    """`list_count_gradient` from timestep `first` on, 0 before."""
+def list_count_gradient(ids, counts, gradient, g, sample, first=0):  # type: ignore[no-untyped-def]
+    """g[t, b, k] = gradient[b, id_k] for the ids listed from timestep `first` on, 0 before."""
     for i in range(len(sample)):
-        b = sample[i]
-        g[:first, b] = 0
-    list_count_gradient(ids[first:], counts[first:], gradient, g[first:], sample)
+        g[:first, sample[i]] = 0
+    rows = np.broadcast_to(gradient, (ids.shape[0] - first, *gradient.shape))
+    listed_of(rows, ids[first:], counts[first:], g[first:], sample)
 
 
 @compiled
@@ -95,24 +83,6 @@ def listed_of(rows, ids, counts, g, sample):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def cross_entropy_by_timestep(scores, labels, losses, gradient, sample, scale):  # type: ignore[no-untyped-def]
-    """`cross_entropy` of every timestep, added up."""
-    weighted_by_timestep(scores, labels, losses, gradient, sample, scale, 1.0)
-
-
-@compiled
-def weighted_by_timestep(scores, labels, losses, gradient, sample, scale, weight):  # type: ignore[no-untyped-def]
-    """`cross_entropy` of every timestep times weight, added up."""
-    one = np.zeros(losses.shape, losses.dtype)
-    for i in range(len(sample)):
-        losses[sample[i]] = 0
-    for t in range(scores.shape[0]):
-        weighted_cross_entropy(scores[t], labels, one, gradient[t], sample, scale, weight)
-        for i in range(len(sample)):
-            losses[sample[i]] += one[sample[i]]
-
-
-@compiled
 def squared_error(totals, labels, losses, gradient, sample, correct, incorrect, timesteps):  # type: ignore[no-untyped-def]
     """Per sample: mean square over the classes divided by `timesteps`, and d(mean over samples)/d(totals)."""
     samples, classes = totals.shape
@@ -131,37 +101,27 @@ def squared_error(totals, labels, losses, gradient, sample, correct, incorrect, 
 
 @compiled
 def pool_classes(scores, pooled, sample, each):  # type: ignore[no-untyped-def]
-    """pooled[b, c] = sum of scores[b] over the `each` neurons of class c."""
+    """pooled[b, c] = sum of scores[b] over the `each` neurons of class c; of a sequence, of every timestep."""
+    every, made = in_time(scores), in_time(pooled)
     for i in range(len(sample)):
         b = sample[i]
-        for c in range(pooled.shape[1]):
-            total = pooled.dtype.type(0)
-            for k in range(each):
-                total += scores[b, c * each + k]
-            pooled[b, c] = total
-
-
-@compiled
-def pool_classes_by_timestep(scores, pooled, sample, each):  # type: ignore[no-untyped-def]
-    """`pool_classes` of every timestep."""
-    for t in range(scores.shape[0]):
-        pool_classes(scores[t], pooled[t], sample, each)
+        for t in range(len(made)):
+            for c in range(made.shape[2]):
+                total = made.dtype.type(0)
+                for k in range(each):
+                    total += every[t, b, c * each + k]
+                made[t, b, c] = total
 
 
 @compiled
 def spread_classes(gradient, spread, sample, each):  # type: ignore[no-untyped-def]
-    """spread[b, n] = gradient[b, class of n]."""
+    """spread[b, n] = gradient[b, class of n]; of a sequence, of every timestep."""
+    every, made = in_time(gradient), in_time(spread)
     for i in range(len(sample)):
         b = sample[i]
-        for n in range(spread.shape[1]):
-            spread[b, n] = gradient[b, n // each]
-
-
-@compiled
-def spread_classes_by_timestep(gradient, spread, sample, each):  # type: ignore[no-untyped-def]
-    """`spread_classes` of every timestep."""
-    for t in range(spread.shape[0]):
-        spread_classes(gradient[t], spread[t], sample, each)
+        for t in range(len(made)):
+            for n in range(made.shape[2]):
+                made[t, b, n] = every[t, b, n // each]
 
 
 @compiled

@@ -58,7 +58,7 @@ def lif_integrate(v, current, sample, start, stop, decay, scale, threshold):  # 
 
 
 @compiled
-def state_gradient_by(dv, v, g, ids, counts, sample, start, stop, threshold, slope, kind):  # type: ignore[no-untyped-def]
+def state_gradient(dv, v, g, ids, counts, sample, start, stop, threshold, slope, kind=SUPERSPIKE):  # type: ignore[no-untyped-def]
     """dv[b, id] += g[b, k] * surrogate(v[b, id] - threshold) for the listed ids of sample b in [start, stop)."""
     for i in range(len(sample)):
         b, first, last = sample[i], start[i], stop[i]
@@ -69,14 +69,8 @@ def state_gradient_by(dv, v, g, ids, counts, sample, start, stop, threshold, slo
 
 
 @compiled
-def state_gradient(dv, v, g, ids, counts, sample, start, stop, threshold, slope):  # type: ignore[no-untyped-def]
-    """`state_gradient_by` the published surrogate."""
-    state_gradient_by(dv, v, g, ids, counts, sample, start, stop, threshold, slope, SUPERSPIKE)
-
-
-@compiled
-def state_gradient_rows_by(row, dv, v, threshold, g, ids, counts, sample, slope, kind):  # type: ignore[no-untyped-def]
-    """row[b] = dv[b], plus the surrogate times g at the listed ids: `state_gradient_by` on whole rows of a sample."""
+def state_gradient_rows(row, dv, v, threshold, g, ids, counts, sample, slope, kind=SUPERSPIKE):  # type: ignore[no-untyped-def]
+    """row[b] = dv[b], plus the surrogate times g at the listed ids: `state_gradient` on whole rows of a sample."""
     for i in range(len(sample)):
         b = sample[i]
         for n in range(dv.shape[1]):
@@ -84,12 +78,6 @@ def state_gradient_rows_by(row, dv, v, threshold, g, ids, counts, sample, slope,
         for k in range(counts[b, 1]):
             n = ids[b, k]
             row[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold[n], slope, dv)
-
-
-@compiled
-def state_gradient_rows(row, dv, v, threshold, g, ids, counts, sample, slope):  # type: ignore[no-untyped-def]
-    """`state_gradient_rows_by` the published surrogate."""
-    state_gradient_rows_by(row, dv, v, threshold, g, ids, counts, sample, slope, SUPERSPIKE)
 
 
 @compiled

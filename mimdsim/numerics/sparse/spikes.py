@@ -196,16 +196,6 @@ def reduce_groups(stage, g, sample, slot_start, slot_stop):  # type: ignore[no-u
 
 
 @compiled
-def only_listed(ids, counts, listed):  # type: ignore[no-untyped-def]
-    """listed[t, b, k] = ids[t, b, k] where it is listed; the rest is left unchanged."""
-    for t in range(ids.shape[0]):
-        for b in range(ids.shape[1]):
-            own, given = listed[t, b, : counts[t, b, 1]], ids[t, b]
-            for k in range(len(own)):
-                own[k] = given[k]
-
-
-@compiled
 def synapse_current_part(current, w, ids, counts, part, sample, start, stop, first, last):  # type: ignore[no-untyped-def]
     """current[part, b, n] = sum of w[id, n] over the true spikes of sample b in range."""
     for i in range(len(sample)):

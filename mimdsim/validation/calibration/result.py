@@ -82,7 +82,8 @@ def narrowed_lines(found: Narrowed) -> Iterator[str]:
         yield "  no row bears on a number of the machine"
     for name, (low, value, high) in found.formulas.items():
         yield f"  {plain(name)}: {value:+.0%} of its doubt ({low:+.0%} to {high:+.0%}); not the machine's, not kept"
-    yield from _stays(found.stay)
+    if found.stay:
+        yield f"  as it was, as no row bears on it: {_some(found.stay)}"
     yield ""
     yield from _rows(found.rows)
     for one in found.contradictions:
@@ -122,11 +123,6 @@ def _contradiction(names: tuple[str, ...]) -> Iterator[str]:
     else:
         yield f"Contradict each other: {_some(names)}: no values within the intervals meet all within two spreads."
     yield "  Left out of the above; correct what was measured, give a wider spread, or doubt a source of the machine."
-
-
-def _stays(names: tuple[str, ...]) -> Iterator[str]:
-    if names:
-        yield f"  as it was, as no row bears on it: {_some(names)}"
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -134,22 +134,6 @@ def optimiser_seconds(gpu: GpuMachine, network: EventDrivenNetwork) -> float:
     return _launch(gpu) + ADAM_PASSES * network.weights * WORD / _dram(gpu)
 
 
-def reset_seconds(gpu: GpuMachine, network: EventDrivenNetwork) -> float:
-    """State of all neurons for the next batch."""
-    moved = network.batch * (network.hidden + network.inputs) * RESET_BYTES
-    return _launch(gpu) + moved / _dram(gpu)
-
-
-def count_sum_seconds(gpu: GpuMachine, network: EventDrivenNetwork) -> float:
-    """Spike counts of the samples added up, a thread per neuron, a few loads at a time."""
-    return _launch(gpu) + network.batch / LOADS_AHEAD * gpu.memory.dram_latency_cycles / gpu.chip.clock_hz
-
-
-def small_kernel_seconds(gpu: GpuMachine, _network: EventDrivenNetwork) -> float:
-    """A kernel of a few values per sample."""
-    return _launch(gpu)
-
-
 def _launch(gpu: GpuMachine) -> float:
     return EVENTS_SECONDS + launch_seconds(gpu, "stream")
 
@@ -182,9 +166,17 @@ EACH_TIMESTEP: dict[str, tuple[Seconds, str]] = {
 EACH_BATCH: dict[str, tuple[Seconds, str]] = {
     "custom_update_gradient_learn": (optimiser_seconds, "optimiser"),
     "custom_update_gradient_batch_reduce": (batch_sum_seconds, "gradients summed over the batch"),
-    "custom_update_reset": (reset_seconds, "small kernels"),
-    "custom_update_spike_count_reduce": (count_sum_seconds, "small kernels"),
-} | dict.fromkeys(SMALL, (small_kernel_seconds, "small kernels"))
+    # state of all neurons for the next batch
+    "custom_update_reset": (
+        lambda gpu, one: _launch(gpu) + one.batch * (one.hidden + one.inputs) * RESET_BYTES / _dram(gpu),
+        "small kernels",
+    ),
+    # spike counts of the samples added up, a thread per neuron, a few loads at a time
+    "custom_update_spike_count_reduce": (
+        lambda gpu, one: _launch(gpu) + one.batch / LOADS_AHEAD * gpu.memory.dram_latency_cycles / gpu.chip.clock_hz,
+        "small kernels",
+    ),
+} | dict.fromkeys(SMALL, (lambda gpu, _one: _launch(gpu), "small kernels"))  # of a few values per sample
 TOLERANCE = {"synapses": 0.35}
 NOT_MODELLED = {
     "wall": "the host's part (callbacks, spikes that are recorded and copied) is not modelled",
@@ -215,7 +207,12 @@ def _predict(row: Cells, published: float) -> Fields:
     quantity = row["quantity"]
     whole = row["what"] == "spyx_train" and quantity == "wall_training"
     if not whole:
-        _check_modelled(row["what"], quantity)
+        for word, why in NOT_MODELLED.items():
+            if word in quantity:
+                raise MimdsimError(why)
+        if row["what"] != "genn_eventprop_train":
+            known = "known: genn_eventprop_train, spyx_train"
+            raise MimdsimError(f"no program '{shortened(row['what'])}' was counted; {known}")
     gpu, network, batches = _read(row)
     if whole:
         seconds, low, high, kind = *_spyx(gpu.name, network), "Spyx, a training step"
@@ -230,14 +227,6 @@ def _predict(row: Cells, published: float) -> Fields:
         "kind": kind,
         "note": f"on {gpu.title}",
     }
-
-
-def _check_modelled(what: str, quantity: str) -> None:
-    for word, why in NOT_MODELLED.items():
-        if word in quantity:
-            raise MimdsimError(why)
-    if what != "genn_eventprop_train":
-        raise MimdsimError(f"no program '{shortened(what)}' was counted; known: genn_eventprop_train, spyx_train")
 
 
 def _kernel(

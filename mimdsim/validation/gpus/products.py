@@ -1,5 +1,6 @@
-"""Predictions for measured matrix products on a GPU; and from the labels of devices and number formats in tables of
-measurements to our descriptions, with remarks.
+"""Predictions for measured matrix products on a GPU, and for single convolutions and their gradients, rows of
+`references/gpu_convolutions.csv`; and from the labels of devices and number formats in tables of measurements to our
+descriptions, with remarks.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import get_args
 
 from mimdsim.base.errors import MimdsimError, shortened
+from mimdsim.gpu.convolution import ConvolutionPass, Pass, convolution_seconds
 from mimdsim.gpu.gemm import gemm_seconds, rows_aligned
+from mimdsim.graph.convolution import Patches, Planes, Window
 from mimdsim.machine.gpu import GpuMachine, Precision
 from mimdsim.machine.load import load_machine
 from mimdsim.validation.products import PRODUCT_SHAPE, predict_tiled_gemm_row, tiled_gemm_bearing
@@ -188,5 +192,46 @@ PRODUCTS = ReferenceTable(
     needed={"gpu", "dtype", "batch", "M", "N", "K", "time_us", "source"},
     also={"includes_host_overhead_us", "kernel"},
     read_row=_product_row,
+    on="",
+)
+
+
+# Convolutions and their gradients: benchmarks/gpu/measure_convolutions.py timed cuDNN between operands on the device
+PLANES_SHAPE = ("samples", "channels", "height", "width", "channels_made", "kernel", "stride", "padding")
+LARGEST_SIDE = 4096  # of planes, in tables
+
+
+def convolution_row(row: Cells, _asked: Asked) -> Fields:
+    """Fields of the microseconds of one pass."""
+    samples, channels, height, width, made, kernel, stride, padding = whole_numbers(row, *PLANES_SHAPE, default=0)
+    if max(samples, channels, made) > LARGEST_EXTENT or max(height, width) > LARGEST_SIDE:
+        raise MimdsimError(
+            f"over {LARGEST_EXTENT:,} samples or channels, or planes of over {LARGEST_SIDE:,} pixels a side"
+        )
+    if min(samples, channels, height, width, made) < 1:
+        raise MimdsimError("samples, channels, height and width must be at least 1")
+    what = next((each for each in get_args(Pass) if each == row["pass"]), None)
+    if what is None:
+        raise MimdsimError(f"column 'pass': '{shortened(row['pass'])}' is none of {', '.join(get_args(Pass))}")
+    window = Window(kernel=(kernel, kernel), stride=(stride, stride), padding=(padding, padding))
+    patches = Patches(planes=Planes(channels=channels, height=height, width=width), window=window)
+    each = ConvolutionPass(what=what, patches=patches, channels=made, samples=samples)
+    (gpu, remark), precision = device_of(row["gpu"]), precision_of(row["dtype"])
+    shape = f"{samples} x {patches.planes} to {window.over(patches.planes, made)}, kernel {kernel}, stride {stride}"
+    return {
+        "name": f"{row['gpu']} {row['dtype']} {shape}, {what}",
+        "unit": "us",
+        "published": row.number("time_us", above=0),
+        "tolerance": 0.30,
+        "kind": f"{row['gpu']} {row['dtype']}, {what}",
+        "note": remark,
+        "predict": lambda: around(1e6 * convolution_seconds(gpu, each, precision=precision).seconds, 0.3),
+    }
+
+
+CONVOLUTIONS = ReferenceTable(
+    needed={"gpu", "dtype", "pass", *PLANES_SHAPE, "time_us", "source"},
+    ignored={"layout"},
+    read_row=convolution_row,
     on="",
 )

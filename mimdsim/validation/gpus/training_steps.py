@@ -17,12 +17,13 @@ from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.gpu import find_strategy, time_on_gpu
 from mimdsim.gpu.kernels import InputEncoding
 from mimdsim.graph import Adam, Graph, Layer, SpikingNetwork, training_graph
+from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.notation import convolutions_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.gpus.products import LARGEST_EXTENT, device_of, find_precision
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
 
 COLUMNS = {"gpu", "strategy", "precision", "widths", "recurrent", "batch", "timesteps", "spikes", "listed", "ms", "mJ"}
 TOLERANCE = 0.3
@@ -43,75 +44,52 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     activity = None
     # the programs unfold lists; a graph with dense spikes takes bits, of about as many bytes
     encoding: InputEncoding = "dense" if strategy.copies_dense_input else "bits" if planes else "as_graph"
-    if planes:
-        graph = _graph_of_planes(row["widths"], batch, timesteps)
-    else:
+    longest = 0.0
+    if not planes:
         strategy = replace(strategy, pads_widths=False)  # the widths are those of the program
-        graph, activity = _fully_connected(row, batch, timesteps, spikes)
+        activity, longest = _recorded(row, batch, timesteps, spikes)
+    graph = _graph(row["widths"], RECURRENT[row["recurrent"]], batch, timesteps, longest)
     profile = time_on_gpu(
         graph, gpu, strategy=strategy, precision=precision, input_encoding=encoding, activity=activity
     )
     low, high = strategy.interval(precision, convolutions=planes)
     milliseconds = 1e3 * sum(span.seconds for span in profile.spans)
-    common: Fields = {"tolerance": TOLERANCE, "note": remark}
     name = f"{row['gpu']} {row['widths']}{', recurrent' * (row['recurrent'] != 'none')} B={batch} T={timesteps} "
     name += f"{spikes[1]:g} spikes, {row['strategy']} {row['precision']}"
-    kind = f"{row['strategy']} {row['precision']}{', convolutions' * planes}"
-    made = [
-        common
-        | {
-            "name": name, "unit": "ms", "predicted": milliseconds, "low": low * milliseconds,
-            "high": high * milliseconds, "published": row.number("ms", above=0), "kind": kind,
-        }
-    ]  # fmt: skip
+    of_planes = ", convolutions" * planes
+    kind = f"{row['strategy']} {row['precision']}{of_planes}"
+    figures = [("ms", name, kind, (milliseconds, low * milliseconds, high * milliseconds))]
     energy = profile.energy
     if row["mJ"] and energy is not None:
-        made.append(
-            common
-            | {
-                "name": f"{name}, energy", "unit": "mJ", "predicted": 1e3 * energy.joules,
-                "low": 1e3 * energy.joules_low, "high": 1e3 * energy.joules_high,
-                "published": row.number("mJ", above=0), "kind": f"energy{', convolutions' * planes}",
-            }
-        )  # fmt: skip
-    return made
+        ends = (1e3 * energy.joules, 1e3 * energy.joules_low, 1e3 * energy.joules_high)
+        figures.append(("mJ", f"{name}, energy", f"energy{of_planes}", ends))
+    return [
+        {
+            **within_bounds(*ends),
+            "name": name,
+            "unit": unit,
+            "published": row.number(unit, above=0),
+            "tolerance": TOLERANCE,
+            "kind": kind,
+            "note": remark,
+        }
+        for unit, name, kind, ends in figures
+    ]
 
 
-def _fully_connected(row: Cells, batch: int, timesteps: int, spikes: list[float]) -> tuple[Graph, RecordedActivity]:
+def _recorded(row: Cells, batch: int, timesteps: int, spikes: list[float]) -> tuple[RecordedActivity, float]:
+    """The spikes of a fully connected network, and the most that a list holds."""
     widths, listed = _numbers(row, "widths", "-", whole=True), _numbers(row, "listed", " ")
     if not 2 <= len(widths) <= MOST_LAYERS or len(spikes) != len(widths) or len(listed) != len(widths) - 1:
         raise MimdsimError("column 'spikes' needs a number for each of 'widths', and 'listed' for all but the last")
     layers = ["input", *_names(len(widths) - 1)]
     entries = zip(layers, spikes, [*listed, spikes[-1]], strict=True)
     counts = {name: np.full((timesteps, batch, 2), (fired, near)) for name, fired, near in entries}
-    graph = _graph(tuple(map(int, widths)), RECURRENT[row["recurrent"]], batch, timesteps, max(listed))
-    return graph, RecordedActivity(ids={}, counts=counts, dropped={})
+    return RecordedActivity(ids={}, counts=counts, dropped={}), max(listed)
 
 
 def _names(layers: int) -> list[str]:
     return [*(f"hidden{index}" for index in range(layers - 1)), "output"]
-
-
-@lru_cache(maxsize=32)
-def _graph_of_planes(text: str, batch: int, timesteps: int) -> Graph:
-    convolutions = convolutions_of(text)
-    layers = tuple(
-        Layer(
-            name=name,
-            inputs=convolution.planes.neurons,
-            neurons=convolution.result.neurons,
-            neuron=neuron_of("lif"),
-            selection=Selection(threshold=1.0, second_threshold=-100.0, capacity=1, slope=10.0),
-            bias=True,
-            convolution=convolution,
-        )
-        for name, convolution in zip(_names(len(convolutions)), convolutions, strict=True)
-    )
-    network = SpikingNetwork(
-        layers=layers, timesteps=timesteps, batch=batch, input_capacity=layers[0].inputs, spikes="dense",
-        logit_scale=1.0, optimiser=Adam(learning_rate=0.001), delay=0,
-    )  # fmt: skip
-    return training_graph(network)
 
 
 def _numbers(row: Cells, column: str, between: str, *, whole: bool = False) -> list[float]:
@@ -127,23 +105,40 @@ def _numbers(row: Cells, column: str, between: str, *, whole: bool = False) -> l
 
 
 @lru_cache(maxsize=32)
-def _graph(widths: tuple[int, ...], recurrence: str, batch: int, timesteps: int, longest: float) -> Graph:
-    """The training graph; the lists of the network's input are as long as its rows need."""
-    names = _names(len(widths) - 1)
+def _graph(text: str, recurrence: str, batch: int, timesteps: int, longest: float) -> Graph:
+    """The training graph of the column `widths`; fully connected, the lists of the network's input are as long as its
+    rows need; of planes, spikes are dense."""
+    planes = "x" in text.split("-")[0]
+    shapes: list[tuple[int, int, Convolution | None]]
+    if planes:
+        shapes = [(each.planes.neurons, each.result.neurons, each) for each in convolutions_of(text)]
+    else:
+        shapes = [
+            (inputs, neurons, None) for inputs, neurons in pairwise(int(float(width)) for width in text.split("-"))
+        ]
     layers = tuple(
         Layer(
             name=name,
             inputs=inputs,
             neurons=neurons,
             neuron=neuron_of("lif"),
-            selection=Selection(threshold=1.0, second_threshold=0.9, capacity=neurons, slope=10.0),
-            recurrence="none" if name == "output" else recurrence,
+            selection=Selection(
+                threshold=1.0,
+                second_threshold=-100.0 if planes else 0.9,
+                capacity=1 if planes else neurons,
+                slope=10.0,
+            ),
+            recurrence="none" if planes or name == "output" else recurrence,
+            bias=planes,
+            convolution=convolution,
         )
-        for name, (inputs, neurons) in zip(names, pairwise(widths), strict=True)
+        for name, (inputs, neurons, convolution) in zip(_names(len(shapes)), shapes, strict=True)
     )
+    most = layers[0].inputs
     network = SpikingNetwork(
-        layers=layers, timesteps=timesteps, batch=batch, input_capacity=max(1, min(round(2 * longest), widths[0])),
-        spikes="sparse", logit_scale=1.0, optimiser=Adam(learning_rate=0.001),
+        layers=layers, timesteps=timesteps, batch=batch, delay=0 if planes else 1,
+        input_capacity=most if planes else max(1, min(round(2 * longest), most)),
+        spikes="dense" if planes else "sparse", logit_scale=1.0, optimiser=Adam(learning_rate=0.001),
     )  # fmt: skip
     return training_graph(network)
 

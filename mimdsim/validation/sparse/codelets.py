@@ -14,6 +14,7 @@ BlockSparseDenseMatMul.h.S (s_wkrFunction set anew in LmetaInfoListLoop), graphc
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -248,7 +249,7 @@ class Choice:
     busiest_blocks: int
     temporary_bytes: int
     estimate_cycles: int
-    terms: dict[str, int]
+    terms: Mapping[str, int]
     exchanges: int
     steps: int = 0
     refused: str = ""

@@ -274,10 +274,10 @@ class _Partitions:
     entries: Any
     bucket: Any
     partials: Any
-    dense: Any = None
-    fetching: Any = None
-    gathering: Any = None
-    temporary: Any = None
+    dense: Any
+    fetching: Any
+    gathering: Any
+    temporary: Any
 
     def at(self, index: int) -> _Partitions:
         """A single one."""
@@ -293,8 +293,8 @@ def _parts(groups: int, tiles: int, exact: bool = False) -> Ints:
     return np.array(sorted(kept), dtype=np.int64)
 
 
-def _partitions(shape: SparseShape, tiles: int) -> _Partitions:
-    """Every one that takes no more than `tiles`."""
+def _partitions(shape: SparseShape, tiles: int, fabric: Fabric) -> _Partitions:
+    """Every one that takes no more than `tiles`, with its exchanges and the memory that these take."""
     size, block, blocky = shape.element_bytes, shape.block, shape.block > 1
     grain = 1 if blocky else shape.grain
     batch_groups = ceil_divide(shape.batch, grain)
@@ -310,37 +310,28 @@ def _partitions(shape: SparseShape, tiles: int) -> _Partitions:
         room += room % 2  # whole 4-byte words
     entries = 2 * GROUP_ENTRIES[blocky] + np.ceil(used_rows * (ROW_ENTRIES + row_blocks) * OVERSIZE).astype(np.int64)
     entries = -(-entries // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
+    bucket, partials = room * block * block * size + entries * 2, rows * block * batch
+    parts, pairs, rate = x * y * z, fabric.tiles_per_bus, fabric.bytes_per_cycle
+    dense_bytes = columns * block * batch * size
+    resident = -(-shape.block_columns * batch_groups // parts) * block * grain * size
+    # Parts of rows lie on neighbouring tiles, then parts of the batch: those share buses when they come in pairs.
+    dense_rate = rate * np.where((x % pairs == 0) | (x == parts), pairs, 1)
+    bucket_rate = rate * np.where((x == 1) & ((z % pairs == 0) | (z == parts)), pairs, 1)
+    partial_bytes = partials * PARTIAL_BYTES
+    waiting = np.where((z > 1) | (shape.dtype == "f16"), partial_bytes, 0)  # for others, or to be cast
+    temporary = (
+        dense_bytes + (z - 1) * bucket + waiting,
+        2 * bucket + dense_bytes + waiting,
+        waiting + np.where(y > 1, partial_bytes, 0) + -(-partials // y) * size,
+    )
     return _Partitions(
         x=x, y=y, z=z, rows=rows, columns=columns, batch=batch, used_rows=used_rows, row_blocks=row_blocks, room=room,
-        entries=entries, bucket=room * block * block * size + entries * 2, partials=rows * block * batch,
-    )  # fmt: skip
-
-
-def _with_moves(shape: SparseShape, fabric: Fabric, p: _Partitions) -> _Partitions:
-    """The partitions with their exchanges and the memory that these take."""
-    size, block = shape.element_bytes, shape.block
-    grain = 1 if block > 1 else shape.grain
-    parts = p.x * p.y * p.z
-    dense_bytes = p.columns * block * p.batch * size
-    resident = -(-shape.block_columns * ceil_divide(shape.batch, grain) // parts) * block * grain * size
-    # Parts of rows lie on neighbouring tiles, then parts of the batch: those share buses when they come in pairs.
-    pairs = fabric.tiles_per_bus
-    dense_rate = fabric.bytes_per_cycle * np.where((p.x % pairs == 0) | (p.x == parts), pairs, 1)
-    bucket_rate = fabric.bytes_per_cycle * np.where((p.x == 1) & ((p.z % pairs == 0) | (p.z == parts)), pairs, 1)
-    partial_bytes = p.partials * PARTIAL_BYTES
-    waiting = np.where((p.z > 1) | (shape.dtype == "f16"), partial_bytes, 0)  # for others, or to be cast
-    temporary = (
-        dense_bytes + (p.z - 1) * p.bucket + waiting,
-        2 * p.bucket + dense_bytes + waiting,
-        waiting + np.where(p.y > 1, partial_bytes, 0) + -(-p.partials // p.y) * size,
-    )
-    return replace(
-        p,
+        entries=entries, bucket=bucket, partials=partials,
         dense=np.where(dense_bytes > resident, np.ceil(dense_bytes / dense_rate), 0),
-        fetching=np.where(p.z > 1, np.ceil(p.z * p.bucket / bucket_rate), 0),
-        gathering=np.where(p.y > 1, np.ceil(partial_bytes / fabric.bytes_per_cycle), 0),
+        fetching=np.where(z > 1, np.ceil(z * bucket / bucket_rate), 0),
+        gathering=np.where(y > 1, np.ceil(partial_bytes / rate), 0),
         temporary=np.maximum.reduce(temporary),
-    )
+    )  # fmt: skip
 
 
 def _possible(shape: SparseShape, p: _Partitions, sram_bytes: int) -> Ints | None:
@@ -381,7 +372,7 @@ def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Choice 
         # No such codelet: popsparse takes four blocks of 8 (getBlockDimensionsToUse); placed singly here (assumed).
         shape = replace(shape, block=8)
     contexts = machine.tile.worker_contexts
-    partitions = _with_moves(shape, machine.exchange, _partitions(shape, machine.chip.tiles))
+    partitions = _partitions(shape, machine.chip.tiles, machine.exchange)
     possible = _possible(shape, partitions, machine.tile.sram_bytes)
     if possible is None:
         return None

@@ -10,7 +10,6 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -21,30 +20,17 @@ from mimdsim.base.units import show_bytes
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
-from mimdsim.validation.sparse.codelets import SparseShape, ceil_divide
+from mimdsim.validation.sparse.codelets import Choice, SparseShape, ceil_divide
 from mimdsim.validation.sparse.dynamic import plan_dynamic
 from mimdsim.validation.sparse.static import plan_static
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparsePlan:
-    """A planned product of sparse [rows, columns] and dense [columns, batch] matrices.
+class SparsePlan(Choice):
+    """A planned product of sparse [rows, columns] and dense [columns, batch] matrices, with syncs and the fixed part of
+    exchanges among its terms. memory_bytes: of the fullest tile, operands and code included."""
 
-    row_parts, column_parts, batch_parts: into how many parts each extent is cut; static: parts of the rows are the
-    tiles of one band of columns. busiest_blocks: room for nonzero blocks of the fullest tile. terms: cycles by name, in
-    order; syncs and the fixed part of exchanges are terms too. planner_cycles: the sum by which the partition was
-    chosen. memory_bytes: of the fullest tile, operands and code included.
-    """
-
-    machine: str
     shape: SparseShape
-    static: bool
-    row_parts: int
-    column_parts: int
-    batch_parts: int
-    busiest_blocks: int
-    terms: Mapping[str, int]
-    planner_cycles: int
     memory_bytes: int
     clock_hz: float
 
@@ -54,23 +40,9 @@ class SparsePlan:
         return self.shape.flops
 
     @property
-    def tiles(self) -> int:
-        """Tiles that take part."""
-        return self.row_parts * self.column_parts * self.batch_parts
-
-    @property
     def cycles(self) -> int:
         """All terms, one after the other: phases of the machine do not overlap."""
         return sum(self.terms.values())
-
-    @property
-    def seconds(self) -> float:
-        return self.cycles / self.clock_hz
-
-    @property
-    def nonzero_flops_per_second(self) -> float:
-        """Those per second."""
-        return self.flops / self.seconds
 
 
 def plan_sparse_product(
@@ -111,19 +83,8 @@ def plan_sparse_product(
         "exchange setup": machine.exchange.fixed_cycles * choice.exchanges,
         "sync": machine.sync.internal_cycles * (choice.exchanges + choice.steps),
     }
-    return SparsePlan(
-        machine=machine.name,
-        shape=shape,
-        static=static,
-        row_parts=choice.parts[0],
-        column_parts=choice.parts[1],
-        batch_parts=choice.parts[2],
-        busiest_blocks=choice.busiest_blocks,
-        terms=MappingProxyType(terms),
-        planner_cycles=choice.estimate_cycles,
-        memory_bytes=memory,
-        clock_hz=machine.chip.clock_hz,
-    )
+    found = vars(choice) | {"terms": MappingProxyType(terms)}
+    return SparsePlan(**found, shape=shape, memory_bytes=memory, clock_hz=machine.chip.clock_hz)
 
 
 def _refuse(what: str, shape: SparseShape, machine: MimdMachine, why: str) -> NoReturn:
@@ -221,20 +182,19 @@ def _plan(
     plan_of = partial(plan_sparse_product, block=block, density=density, dtype=dtype, static=static)
     if batch:
         return plan_of(machine, rows, columns, batch)
-    best: SparsePlan | None = None
+    fitting: list[SparsePlan] = []
     refusal: DoesNotFit | None = None
     for tried in BATCHES:
         copies = COPY_BYTES * (rows + columns) * tried // machine.chip.tiles if dtype == "f16" else 0
         try:
             plan = plan_of(machine, rows, columns, tried)
-            fits = plan.memory_bytes + copies <= machine.tile.sram_bytes
-            if fits and (best is None or plan.flops / _profiled_seconds(plan) > best.flops / _profiled_seconds(best)):
-                best = plan
+            if plan.memory_bytes + copies <= machine.tile.sram_bytes:
+                fitting.append(plan)
         except DoesNotFit as problem:
             refusal = problem
-    if best is None:
+    if not fitting:
         raise refusal or DoesNotFit(f"no batch up to {LARGEST_BATCH} leaves room for fp32 copies on {machine.name}")
-    return best
+    return max(fitting, key=lambda plan: plan.flops / _profiled_seconds(plan))
 
 
 SPARSE_PRODUCTS = ReferenceTable(

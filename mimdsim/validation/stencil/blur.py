@@ -43,13 +43,12 @@ from mimdsim.program import (
     VertexTable,
     WorkerBundles,
 )
-from mimdsim.program.mapping import FLAT
 from mimdsim.timing import time_program
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
-from mimdsim.validation.stencil.boxes import Blocks, tile_blocks, worker_blocks
-from mimdsim.validation.stencil.copies import Placed, column_copies, placed, row_copies
+from mimdsim.validation.stencil.boxes import Boxes, tile_blocks, worker_blocks
+from mimdsim.validation.stencil.copies import PIXELS, Placed, column_copies, placed, row_copies
 
 CHANNELS = 4
 PUBLISHED_ROWS, PUBLISHED_COLUMNS = 1122, 2200
@@ -75,17 +74,19 @@ VARIANTS = {
     "float2": Variant(dtype="float32", vectors_per_pixel=2),
     "float": Variant(dtype="float32", vectors_per_pixel=4),
 }
-# fields that read the halo, by what they read: rows and columns of a box
-HALO = {
-    "north": ("above:top", "left:right"),
-    "south": ("bottom:below", "left:right"),
-    "west": ("top:bottom", "before:left"),
-    "east": ("top:bottom", "right:after"),
-    "northwest": ("above:top", "before:left"),
-    "northeast": ("above:top", "right:after"),
-    "southwest": ("bottom:below", "before:left"),
-    "southeast": ("bottom:below", "right:after"),
+_BEFORE, _OWN, _AFTER = "before{0}:low{0}", "low{0}:high{0}", "high{0}:after{0}"
+_HALO = {
+    "north": (_BEFORE, _OWN),
+    "south": (_AFTER, _OWN),
+    "west": (_OWN, _BEFORE),
+    "east": (_OWN, _AFTER),
+    "northwest": (_BEFORE, _BEFORE),
+    "northeast": (_BEFORE, _AFTER),
+    "southwest": (_AFTER, _BEFORE),
+    "southeast": (_AFTER, _AFTER),
 }
+# fields that read the halo, by what they read: rows and columns of a box
+HALO = {name: tuple(ends.format(axis) for axis, ends in enumerate(box)) for name, box in _HALO.items()}
 
 
 def blur(
@@ -122,8 +123,8 @@ def blur_codelet(variant: str) -> Codelet:
     return Codelet(
         name=f"GaussianBlur {variant}",
         fields=(
-            Field(name="new", access="write", box=("top:bottom", "left:right", ":")),
-            Field(name="old", access="read", box=("top:bottom", "left:right", ":")),
+            Field(name="new", access="write", box=PIXELS),
+            Field(name="old", access="read", box=PIXELS),
             *(Field(name=name, access="read", box=(*box, ":")) for name, box in HALO.items()),
         ),
         columns=(),
@@ -164,9 +165,10 @@ def make_program(
     if rows < 1 or columns < 1 or steps < 1:
         raise MappingError(f"{steps} blurs of {rows} x {columns} pixels: each must be at least 1")
     blocks = tile_blocks(rows, columns, chips, machine.chip.tiles)
+    blocks = Boxes(bounds=blocks.bounds + 1, tiles=blocks.tiles)  # in the framed image
     slices = placed(worker_blocks(blocks, machine.tile.worker_contexts), blocks)
     shape = (rows + 2, columns + 2, CHANNELS)
-    mapping = _in_blocks(blocks, rows, columns)
+    mapping = _in_blocks(blocks, shape)
     buffers = {
         name: Variable(name=name, shape=shape, dtype=VARIANTS[variant].dtype, mapping=mapping, category="neuron states")
         for name in ("image", "blurred", IN_ROWS, IN_COLUMNS, OUT_ROWS)
@@ -200,32 +202,20 @@ def _tables(codelet: Codelet, slices: Placed, old: str, new: str) -> tuple[Verte
     tables = []
     where = np.stack([slices.in_rows, slices.beside_west, slices.beside_east])
     for in_rows, beside_west, beside_east in np.unique(where, axis=1).T.tolist():
-        chosen = np.flatnonzero((where == [[in_rows], [beside_west], [beside_east]]).all(axis=0))
+        chosen = (where == [[in_rows], [beside_west], [beside_east]]).all(axis=0)
         operands = dict.fromkeys(HALO, old) | {"old": IN_ROWS if in_rows else old, "new": OUT_ROWS if in_rows else new}
         operands |= {name: IN_COLUMNS for name, here in (("west", beside_west), ("east", beside_east)) if here}
-        tables.append(_table(codelet, slices.blocks.take(chosen), operands))
+        boxes = slices.boxes.take(chosen)
+        columns = boxes.columns() | boxes.columns(("before", "after"), reach=1)
+        tables.append(VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=columns))
     return tuple(tables)
 
 
-def _table(codelet: Codelet, slices: Blocks, operands: dict[str, str]) -> VertexTable:
-    """In the framed image a halo begins at the slice's own edge."""
-    halo = {"above": slices.top, "below": slices.bottom + 2, "before": slices.left, "after": slices.right + 2}
-    return VertexTable(codelet=codelet, tiles=slices.tile, operands=operands, columns=slices.framed() | halo)
-
-
-def _in_blocks(blocks: Blocks, rows: int, columns: int) -> TileMapping:
+def _in_blocks(blocks: Boxes, shape: tuple[int, ...]) -> TileMapping:
     """Blocks of the framed image on their tiles, row of pixels by row of pixels; the frame goes to the outermost."""
-    top = np.where(blocks.top == 0, 0, blocks.top + 1)
-    bottom = np.where(blocks.bottom == rows, rows + 2, blocks.bottom + 1)
-    left = np.where(blocks.left == 0, 0, blocks.left + 1)
-    right = np.where(blocks.right == columns, columns + 2, blocks.right + 1)
-    height = bottom - top
-    block = np.repeat(np.arange(len(height)), height)
-    row = np.arange(len(block)) - np.repeat(np.cumsum(height) - height, height) + top[block]
-    starts = (row * (columns + 2) + left[block]) * CHANNELS
-    stops = (row * (columns + 2) + right[block]) * CHANNELS
-    order = np.argsort(starts)
-    return TileMapping.split(FLAT, blocks.tile[block][order], starts[order], stops[order])
+    rows, columns, channels = shape
+    bounds = blocks.bounds - (blocks.bounds == 1) + (blocks.bounds == [[rows - 1], [columns - 1]])
+    return TileMapping.of_boxes(blocks.tiles, bounds * [[1], [channels]], (rows, columns * channels))
 
 
 MACHINE = "mk1"

@@ -24,101 +24,12 @@ from mimdsim.base.errors import MappingError
 from mimdsim.program import TileMapping
 from mimdsim.program.mapping import Band
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Blocks:
-    """Rectangles of pixels as int64 columns: rows top to bottom, columns left to right, and their tiles."""
-
-    top: np.ndarray
-    bottom: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    tile: np.ndarray
-
-    @property
-    def rows(self) -> np.ndarray:
-        return np.asarray(self.bottom - self.top)
-
-    @property
-    def columns(self) -> np.ndarray:
-        return np.asarray(self.right - self.left)
-
-    def take(self, chosen: np.ndarray) -> Blocks:
-        """Those at the places `chosen`."""
-        return Blocks(**{side: values[chosen] for side, values in vars(self).items()})
-
-    def framed(self) -> dict[str, np.ndarray]:
-        """Columns of vertices: the sides in the framed image, where pixel (0, 0) is element (1, 1)."""
-        return {side: getattr(self, side) + 1 for side in ("top", "bottom", "left", "right")}
-
-    @staticmethod
-    def of(rectangles: list[tuple[int, int, int, int, int]]) -> Blocks:
-        """From (top, bottom, left, right, tile) of each."""
-        top, bottom, left, right, tile = np.array(rectangles, np.int64).T
-        return Blocks(top=top, bottom=bottom, left=left, right=right, tile=tile)
-
-
-def tile_blocks(rows: int, columns: int, chips: int, tiles_per_chip: int) -> Blocks:
-    """One block a tile that is used; neighbouring strips on neighbouring chips.
-
-    Raises MappingError when there are more chips than rows or columns to cut.
-    """
-    along_rows = chips > 0 and _imbalance(rows, chips) < _imbalance(columns, chips)
-    extent = rows if along_rows else columns
-    if not 1 <= chips <= extent:
-        raise MappingError(f"an image of {rows} x {columns} pixels cannot be cut into {chips} strips: use fewer chips")
-    strip = cut(extent, chips)
-    found: list[tuple[int, int, int, int, int]] = []
-    for chip in range(chips):
-        start, stop = strip[chip], strip[chip + 1]
-        box = (start, stop, 0, columns) if along_rows else (0, rows, start, stop)
-        found += _grid(box, tiles_per_chip, chip * tiles_per_chip)
-    return Blocks.of(found)
-
-
-def worker_blocks(blocks: Blocks, contexts: int) -> Blocks:
-    """The slices of every block, at most `contexts` of them, in the order in which contexts take them."""
-    found: list[tuple[int, int, int, int, int]] = []
-    for top, bottom, left, right, tile in zip(*(column.tolist() for column in vars(blocks).values()), strict=True):
-        rows, columns = bottom - top, right - left
-        if _imbalance(rows, contexts) <= _imbalance(columns, contexts):
-            edges = [top + edge for edge in cut(rows, min(rows, contexts))]
-            found += [(one, two, left, right, tile) for one, two in itertools.pairwise(edges)]
-        else:
-            edges = [left + edge for edge in cut(columns, min(columns, contexts))]
-            found += [(top, bottom, one, two, tile) for one, two in itertools.pairwise(edges)]
-    return Blocks.of(found)
-
-
-def cut(extent: int, parts: int) -> list[int]:
-    """Edges of `parts` parts that differ by at most one, the longer ones first."""
-    whole, longer = divmod(extent, parts)
-    return [number * whole + min(number, longer) for number in range(parts + 1)]
-
-
-def _imbalance(extent: int, parts: int) -> float:
-    return (extent % parts) / extent
-
-
-def _grid(box: tuple[int, int, int, int], tiles: int, first_tile: int) -> list[tuple[int, int, int, int, int]]:
-    """The blocks of one chip, row by row."""
-    top, bottom, left, right = box
-    rows, columns = bottom - top, right - left
-    across = min(tiles, columns, math.ceil(math.sqrt(tiles * columns / rows)))
-    down = min(tiles // across, rows)
-    row_edges, column_edges = cut(rows, down), cut(columns, across)
-    return [
-        (top + row_edges[i], top + row_edges[i + 1], left + column_edges[j], left + column_edges[j + 1], tile)
-        for tile, (i, j) in enumerate(((i, j) for i in range(down) for j in range(across)), start=first_tile)
-    ]
-
-
-CONTEXTS = {2: (6,), 3: (2, 3)}  # parts of a tile's box along its first axes, one context each
+CONTEXTS = {2: (6,), 3: (2, 3)}  # parts of a solver's box on a tile along its first axes, one context each
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Boxes:
-    """Boxes of cells, int64[boxes, axes, 2]: start and stop per axis, and their tiles, int64[boxes]."""
+    """Boxes of cells or pixels, int64[boxes, axes, 2]: start and stop per axis, and their tiles, int64[boxes]."""
 
     bounds: np.ndarray
     tiles: np.ndarray
@@ -128,22 +39,93 @@ class Boxes:
         """int64[boxes, axes]"""
         return np.asarray(self.bounds[:, :, 1] - self.bounds[:, :, 0])
 
+    def take(self, chosen: np.ndarray) -> Boxes:
+        """Those at the places `chosen`, or where it is true."""
+        return Boxes(bounds=self.bounds[chosen], tiles=self.tiles[chosen])
+
     def split(self, parts: tuple[int, ...]) -> Boxes:
         """Every box in parts[k] parts along axis k, empty ones left out; later parts are the longer ones."""
         numbers = np.array(list(itertools.product(*(range(each) for each in parts))), np.int64).reshape(-1, len(parts))
-        bounds = np.repeat(self.bounds[:, None], len(numbers), axis=1)
+        bounds = np.repeat(self.bounds, len(numbers), axis=0)
         for axis, each in enumerate(parts):
             start, length = self.bounds[:, axis, :1], self.lengths[:, axis, None]
-            bounds[:, :, axis, 0] = start + numbers[:, axis] * length // each
-            bounds[:, :, axis, 1] = start + (numbers[:, axis] + 1) * length // each
-        whole = (bounds[..., 0] < bounds[..., 1]).all(axis=2)
-        return Boxes(bounds=bounds[whole], tiles=np.repeat(self.tiles[:, None], len(numbers), axis=1)[whole])
+            bounds[:, axis, 0] = (start + numbers[:, axis] * length // each).ravel()
+            bounds[:, axis, 1] = (start + (numbers[:, axis] + 1) * length // each).ravel()
+        return Boxes(bounds=bounds, tiles=np.repeat(self.tiles, len(numbers)))._whole()
 
     def inside(self, pad: int, shape: tuple[int, ...]) -> Boxes:
         """What of each box is `pad` cells or more from every edge of the grid."""
-        bounds = np.clip(self.bounds, pad, np.array(shape)[:, None] - pad)
-        whole = (bounds[..., 0] < bounds[..., 1]).all(axis=1)
-        return Boxes(bounds=bounds[whole], tiles=self.tiles[whole])
+        return Boxes(bounds=np.clip(self.bounds, pad, np.array(shape)[:, None] - pad), tiles=self.tiles)._whole()
+
+    def _whole(self) -> Boxes:
+        return self.take(np.all(self.lengths > 0, axis=1))
+
+    def columns(self, ends: tuple[str, str] = ("low", "high"), reach: int = 0) -> dict[str, np.ndarray]:
+        """Columns of vertices: both ends along every axis, `reach` cells further out: low0, high0, low1 ..."""
+        bounds = self.bounds + np.array([-reach, reach])
+        axes = range(bounds.shape[1])
+        return {f"{end}{axis}": bounds[:, axis, side] for axis in axes for side, end in enumerate(ends)}
+
+
+def box_of(axes: int, ends: tuple[str, str] = ("low", "high")) -> tuple[str, ...]:
+    """The box of a field in these columns."""
+    return tuple(f"{ends[0]}{axis}:{ends[1]}{axis}" for axis in range(axes))
+
+
+def tile_blocks(rows: int, columns: int, chips: int, tiles_per_chip: int) -> Boxes:
+    """One block a tile that is used; neighbouring strips on neighbouring chips.
+
+    Raises MappingError when there are more chips than rows or columns to cut.
+    """
+    along_rows = chips > 0 and _imbalance(rows, chips) < _imbalance(columns, chips)
+    extent = rows if along_rows else columns
+    if not 1 <= chips <= extent:
+        raise MappingError(f"an image of {rows} x {columns} pixels cannot be cut into {chips} strips: use fewer chips")
+    bounds: list[tuple[Ends, ...]] = []
+    tiles: list[int] = []
+    for chip, strip in enumerate(_parts(0, extent, chips)):
+        blocks = _grid(strip, (0, columns), tiles_per_chip) if along_rows else _grid((0, rows), strip, tiles_per_chip)
+        bounds += blocks
+        tiles += range(chip * tiles_per_chip, chip * tiles_per_chip + len(blocks))
+    return Boxes(bounds=np.array(bounds, np.int64), tiles=np.array(tiles, np.int64))
+
+
+def worker_blocks(blocks: Boxes, contexts: int) -> Boxes:
+    """The slices of every block, at most `contexts` of them, in the order in which contexts take them."""
+    found: list[list[tuple[Ends, Ends]]] = []
+    for (top, bottom), (left, right) in blocks.bounds.tolist():
+        high, wide = bottom - top, right - left
+        if _imbalance(high, contexts) <= _imbalance(wide, contexts):
+            found.append([(part, (left, right)) for part in _parts(top, bottom, min(high, contexts))])
+        else:
+            found.append([((top, bottom), part) for part in _parts(left, right, min(wide, contexts))])
+    tiles = np.repeat(blocks.tiles, [len(slices) for slices in found])
+    return Boxes(bounds=np.array([each for slices in found for each in slices], np.int64), tiles=tiles)
+
+
+Ends = tuple[int, int]  # where a part begins, and where it stops
+
+
+def cut(extent: int, parts: int) -> list[int]:
+    """Edges of `parts` parts that differ by at most one, the longer ones first."""
+    whole, longer = divmod(extent, parts)
+    return [number * whole + min(number, longer) for number in range(parts + 1)]
+
+
+def _parts(start: int, stop: int, parts: int) -> list[Ends]:
+    return list(itertools.pairwise(start + edge for edge in cut(stop - start, parts)))
+
+
+def _imbalance(extent: int, parts: int) -> float:
+    return (extent % parts) / extent
+
+
+def _grid(high: Ends, wide: Ends, tiles: int) -> list[tuple[Ends, ...]]:
+    """The blocks of one chip, row by row."""
+    rows, columns = high[1] - high[0], wide[1] - wide[0]
+    across = min(tiles, columns, math.ceil(math.sqrt(tiles * columns / rows)))
+    down = min(tiles // across, rows)
+    return list(itertools.product(_parts(*high, down), _parts(*wide, across)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -246,7 +228,7 @@ def least_surface(shape: tuple[int, ...], tiles: int, chips: int) -> tuple[int, 
     best: tuple[int, ...] = ()
     least = np.float32(np.inf)
     for factors in _factors(tiles, len(shape)):
-        for surface in _flat_surfaces(inner, factors) if len(shape) == 2 else _surfaces(inner, factors):
+        for surface in _surfaces(inner, factors):
             if surface <= least:
                 best, least = factors, surface
     return best
@@ -274,12 +256,10 @@ def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
             yield (factor, *others)
 
 
-def _flat_surfaces(inner: list[int], factors: tuple[int, ...]) -> list[np.float32]:
-    sides = [extent // parts for extent, parts in zip(inner, factors, strict=True)]
-    return [np.float32(max(2 * sum(sides) - 4, 0))]
-
-
 def _surfaces(inner: list[int], factors: tuple[int, ...]) -> list[np.float32]:
+    if len(inner) == 2:
+        sides = [extent // parts for extent, parts in zip(inner, factors, strict=True)]
+        return [np.float32(max(2 * sum(sides) - 4, 0))]
     found = []
     for parts in itertools.permutations(factors):
         high, wide, deep = (np.float32(extent) / np.float32(part) for extent, part in zip(inner, parts, strict=True))

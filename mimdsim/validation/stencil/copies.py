@@ -13,12 +13,12 @@ were made with these rows in view, for the reasons given in the sources.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from mimdsim.program import Codelet, Field, Length, Size, Term, VertexTable, WorkerBundles
-from mimdsim.validation.stencil.boxes import Blocks
+from mimdsim.validation.stencil.boxes import Boxes, box_of
 
 WORD_BYTES = 8  # of one load or store
 CALL_BUNDLES = 49  # 294 tile cycles, six contexts
@@ -27,7 +27,7 @@ SOURCE = (
     "assumed after the strided copy of osmarks/ipu-stack (kernel/copy.rs, C600): 294 cycles a call of all contexts, "
     "6 bundles a row and 2 for every 8 bytes; {}"
 )
-BOX = ("top:bottom", "left:right", ":")
+PIXELS = (*box_of(2), ":")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,22 +38,18 @@ class Placed:
     there, so that edge is copied too.
     """
 
-    blocks: Blocks
+    boxes: Boxes
     in_rows: np.ndarray
     beside_west: np.ndarray
     beside_east: np.ndarray
 
 
-def placed(slices: Blocks, blocks: Blocks) -> Placed:
+def placed(slices: Boxes, blocks: Boxes) -> Placed:
     """The places of slices within the blocks of their tiles."""
-    at = np.searchsorted(blocks.tile, slices.tile)
-    several = slices.rows > 1  # of a single row, slice and edges are one piece each
-    return Placed(
-        blocks=slices,
-        in_rows=(slices.columns < blocks.columns[at]) & several,
-        beside_west=(slices.left > blocks.left[at]) & several,
-        beside_east=(slices.right < blocks.right[at]) & several,
-    )
+    of_block = blocks.take(np.searchsorted(blocks.tiles, slices.tiles)).bounds[:, 1]
+    several = slices.lengths[:, 0] > 1  # of a single row, slice and edges are one piece each
+    beside = (slices.bounds[:, 1] != of_block) & several[:, None]
+    return Placed(boxes=slices, in_rows=beside.any(axis=1), beside_west=beside[:, 0], beside_east=beside[:, 1])
 
 
 def row_codelet(item_bytes: int, box: tuple[str, ...], row_axes: int) -> Codelet:
@@ -68,26 +64,33 @@ def column_codelet(item_bytes: int, box: tuple[str, ...]) -> Codelet:
 
 def row_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Rows of narrow slices, from `source` to the same place in `target`; no table where no slice is narrow."""
-    codelet = row_codelet(item_bytes, BOX, 1)
-    return _table(codelet, slices.blocks, slices.in_rows, source, target)
+    return _copies(
+        (row_codelet(item_bytes, PIXELS, 1), slices.boxes.take(slices.in_rows)), source=source, target=target
+    )
 
 
 def column_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Edge columns that another slice of the same tile reads, from `source` to `target`."""
-    codelet, blocks = column_codelet(item_bytes, BOX), slices.blocks
-    first, last = replace(blocks, right=blocks.left + 1), replace(blocks, left=blocks.right - 1)
-    only = slices.beside_east & (blocks.columns == 1)  # then the last column is the first
-    return (
-        *_table(codelet, first, slices.beside_west, source, target),
-        *_table(codelet, last, slices.beside_east & ~(only & slices.beside_west), source, target),
+    codelet, boxes = column_codelet(item_bytes, PIXELS), slices.boxes
+    first, last = boxes.bounds.copy(), boxes.bounds.copy()
+    first[:, 1, 1], last[:, 1, 0] = first[:, 1, 0] + 1, last[:, 1, 1] - 1
+    both = slices.beside_west & (boxes.lengths[:, 1] == 1)  # then the last column is the first
+    return _copies(
+        (codelet, Boxes(bounds=first, tiles=boxes.tiles).take(slices.beside_west)),
+        (codelet, Boxes(bounds=last, tiles=boxes.tiles).take(slices.beside_east & ~both)),
+        source=source,
+        target=target,
     )
 
 
-def _table(codelet: Codelet, boxes: Blocks, chosen: np.ndarray, source: str, target: str) -> tuple[VertexTable, ...]:
-    if not chosen.any():
-        return ()
-    boxes, operands = boxes.take(np.flatnonzero(chosen)), {"source": source, "target": target}
-    return (VertexTable(codelet=codelet, tiles=boxes.tile, operands=operands, columns=boxes.framed()),)
+def _copies(*made: tuple[Codelet, Boxes], source: str, target: str) -> tuple[VertexTable, ...]:
+    return tuple(copy_table(codelet, boxes, source, target) for codelet, boxes in made if len(boxes.tiles))
+
+
+def copy_table(codelet: Codelet, boxes: Boxes, source: str, target: str) -> VertexTable:
+    """Copies of boxes, from `source` to the same places in `target`."""
+    operands = {"source": source, "target": target}
+    return VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=boxes.columns())
 
 
 def _copy(

@@ -16,7 +16,7 @@ held by another (`boxes.py`) goes through a copy of its own on the way back. Bot
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -36,8 +36,8 @@ from mimdsim.program import (
     VertexTable,
     WorkerBundles,
 )
-from mimdsim.validation.stencil.boxes import CONTEXTS, Boxes, computed, held, least_surface, squarest
-from mimdsim.validation.stencil.copies import column_codelet, row_codelet
+from mimdsim.validation.stencil.boxes import CONTEXTS, Boxes, box_of, computed, held, least_surface, squarest
+from mimdsim.validation.stencil.copies import column_codelet, copy_table, row_codelet
 
 # a worker has 12 general registers for addresses (Tile Vertex ISA); stack pointer, index and end of the loop take three
 POINTER_REGISTERS = 9
@@ -79,9 +79,9 @@ class Solver:
 
     vertex: str
     axes: int
-    pad: int
-    turning: int
-    reads: dict[str, int]
+    pad: int = 1
+    turning: int = 2
+    reads: dict[str, int] = field(default_factory=lambda: {"old": 1})
     compute: Callable[..., None]
     loop: Loop
     pairs: Loop | None = None
@@ -172,7 +172,6 @@ def _diffusion(pad: int, operations: int, constants: int) -> Solver:
         vertex="DiffusionEquationSimple",
         axes=3,
         pad=pad,
-        turning=2,
         reads={"old": pad},
         compute=partial(diffusion, pad=pad),
         loop=Loop(loads=6 * pad + 1, stores=1, operations=operations, rows=4 * pad + 2, constants=constants),
@@ -185,9 +184,6 @@ def _heat(axes: int, loop: Loop, pairs: Loop | None) -> Solver:
     return Solver(
         vertex="HeatEquationSimple" if pairs is None else "HeatEquationOptimized",
         axes=axes,
-        pad=1,
-        turning=2,
-        reads={"old": 1},
         compute=heat,
         loop=loop,
         pairs=pairs,
@@ -214,9 +210,6 @@ def _wave_solver(vertex: str, pad: int) -> Solver:
 _aliev_panfilov = Solver(
     vertex="AlievPanfilov",
     axes=2,
-    pad=1,
-    turning=2,
-    reads={"old": 1},
     updated=("recovery",),
     compute=aliev_panfilov,
     # as written 12 loads, stores and control, 26 operations and a division: 41 bundles. The published assembly
@@ -242,14 +235,9 @@ _PROGRAMS = (
 SOLVERS = {(problem, 2 * solver.pad, solver.vertex): solver for problem, solver in _PROGRAMS}
 
 
-def box_of(axes: int, pad: int) -> tuple[str, ...]:
-    """The box of a field: own cells, or with `pad` more on every side."""
-    low, high = ("before", "after") if pad else ("low", "high")
-    return tuple(f"{low}{axis}:{high}{axis}" for axis in range(axes))
-
-
 def codelet_of(solver: Solver, *, reloaded: bool = False) -> Codelet:
     """Its vertex; reloaded: with constants and row pointers loaded again every turn, the slowest reading of the C++."""
+    own, around = box_of(solver.axes), box_of(solver.axes, REACHED)
     rows = (solver.pairs or solver.loop).rows * POINTER_BUNDLES + LOOP_BUNDLES
     if solver.pairs is None:
         terms = [solver.loop.term("cells", reloaded=reloaded)]
@@ -259,9 +247,9 @@ def codelet_of(solver: Solver, *, reloaded: bool = False) -> Codelet:
     return Codelet(
         name=solver.vertex,
         fields=(
-            Field(name="new", access="write", box=box_of(solver.axes, 0)),
-            *(Field(name=name, access="update", box=box_of(solver.axes, 0)) for name in solver.updated),
-            *(Field(name=name, access="read", box=box_of(solver.axes, pad)) for name, pad in solver.reads.items()),
+            Field(name="new", access="write", box=own),
+            *(Field(name=name, access="update", box=own) for name in solver.updated),
+            *(Field(name=name, access="read", box=around if pad else own) for name, pad in solver.reads.items()),
         ),
         columns=("rows", "cells", "ends", "pairs"),
         compute=solver.compute,
@@ -277,6 +265,7 @@ def codelet_of(solver: Solver, *, reloaded: bool = False) -> Codelet:
     )
 
 
+REACHED = ("before", "after")  # columns of cells with what the stencil reaches around them
 WRITTEN = "computed in rows"
 ITEM_BYTES = 4
 MOST_CELLS = 1 << 33
@@ -299,14 +288,12 @@ class Places:
         return len(self.shape) - 1
 
 
-def solver_program(
-    solver: Solver, grid: tuple[int, ...], machine: MimdMachine, chips: int = 1, *, reloaded: bool = False
-) -> Program:
+def solver_program(solver: Solver, grid: tuple[int, ...], machine: MimdMachine, chips: int = 1) -> Program:
     """One turn of the loop: `solver.turning` steps, after which every field has its role again; exchanges planned.
 
     grid: cells of the published figure; with `solver.boundary`, copied edges come on top. Inputs and outputs are
     the fields that take turns (the last one holds the result of a turn), those that are updated and constants; each
-    float32[grid]. reloaded: the slowest reading of the codelet (`codelet_of`). Raises MappingError for grids of another
+    float32[grid]. Raises MappingError for grids of another
     number of axes, too small to be cut, or of more than 2^33 cells.
     """
     if len(grid) != solver.axes or min(grid) < 1 or np.prod(grid, dtype=float) > MOST_CELLS:
@@ -331,7 +318,7 @@ def solver_program(
     mappings = dict.fromkeys((*fields, *_in_rows(solver, places)), holding.mapping())
     if moved:
         mappings[WRITTEN] = computing.filling(shape).mapping()
-    codelet = codelet_of(solver, reloaded=reloaded)
+    codelet = codelet_of(solver)
     made = ProgramBuilder(
         tiles=strips * tiles,
         chips=chips,
@@ -360,13 +347,13 @@ def _step(solver: Solver, codelet: Codelet, places: Places, turning: tuple[str, 
     gathered = _in_rows(solver, places)
     operands = fields | {role: name for name, role in gathered.items()} | {name: name for name in solver.updated}
     operands["new"] = WRITTEN if places.moved else turning[-1]
-    rows = row_codelet(ITEM_BYTES, box_of(len(places.shape), 0), places.row_axes)
+    rows = row_codelet(ITEM_BYTES, box_of(len(places.shape)), places.row_axes)
     body = _boundary(turning[-2], places, number) if solver.boundary else []
-    before = tuple(_copies(rows, places.own, fields[role], name) for name, role in gathered.items())
+    before = tuple(copy_table(rows, places.own, fields[role], name) for name, role in gathered.items())
     body.append(_superstep("pre copies", number, before))
     body.append(_superstep("compute", number, (_vertices(solver, codelet, places, operands),)))
     if places.moved:
-        back = _copies(rows, places.own.inside(solver.pad, places.shape), WRITTEN, turning[-1])
+        back = copy_table(rows, places.own.inside(solver.pad, places.shape), WRITTEN, turning[-1])
         body.append(_superstep("post copies", number, (back,)))
     return body
 
@@ -378,24 +365,13 @@ def _superstep(stage: str, number: int, tables: tuple[VertexTable, ...]) -> Supe
 
 
 def _vertices(solver: Solver, codelet: Codelet, places: Places, operands: dict[str, str]) -> VertexTable:
-    bounds, lengths = places.work.bounds, places.work.lengths
+    lengths = places.work.lengths
     rows, along = lengths[:, :-1].prod(axis=1), lengths[:, -1]
     in_pairs = solver.pairs is not None  # both ends of a row one by one, or the first alone if that leaves pairs
     ends = (2 - along % 2) * rows if in_pairs else 0 * rows
     columns = {"rows": rows, "cells": rows * along, "ends": ends, "pairs": (rows * along - ends) // 2}
-    columns |= _bounds(bounds) | _bounds(bounds + np.array([-solver.pad, solver.pad]), "before", "after")
+    columns |= places.work.columns() | places.work.columns(REACHED, reach=solver.pad)
     return VertexTable(codelet=codelet, tiles=places.work.tiles, operands=operands, columns=columns)
-
-
-def _bounds(bounds: np.ndarray, low: str = "low", high: str = "high") -> dict[str, np.ndarray]:
-    """Columns of the ends of boxes, int64[boxes, axes, 2], along every axis: low0, high0, low1 ..."""
-    axes = range(bounds.shape[1])
-    return {f"{name}{axis}": bounds[:, axis, side] for axis in axes for side, name in enumerate((low, high))}
-
-
-def _copies(codelet: Codelet, boxes: Boxes, source: str, target: str) -> VertexTable:
-    operands = {"source": source, "target": target}
-    return VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=_bounds(boxes.bounds))
 
 
 def _boundary(field: str, places: Places, number: int) -> list[Superstep]:
@@ -415,8 +391,8 @@ def _boundary(field: str, places: Places, number: int) -> list[Superstep]:
         for part, line in (("target", target), ("source", source)):
             lines = whole.bounds[at].copy()
             lines[:, axis] = line, line + 1
-            columns |= _bounds(lines, f"{part} low", f"{part} high")
-        box = tuple(f"target low{along}:target high{along}" for along in range(2))
+            columns |= Boxes(bounds=lines, tiles=whole.tiles[at]).columns((f"{part} low", f"{part} high"))
+        box = box_of(2, ("target low", "target high"))
         codelet = row_codelet(ITEM_BYTES, box, 1) if axis == 0 else column_codelet(ITEM_BYTES, box)
         operands = {"source": field, "target": field}
         table = VertexTable(codelet=codelet, tiles=whole.tiles[at], operands=operands, columns=columns)

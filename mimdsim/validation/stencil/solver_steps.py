@@ -313,7 +313,10 @@ def solver_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             case = _case(row)
         except NotDescribed as why:
             return _refused(row, str(why))
-        return {**_fields(row, case), "predict": partial(_predict, row, case, measured, chip)}
+        return _named(row, case.name, f"{case.author}, SDK {case.sdk}") | {
+            "published": None if case.seconds is None else 1e6 * case.seconds,
+            "predict": partial(_predict, row, case, measured, chip),
+        }
 
     yield from each_row(lines, asked, read, "solvers")
 
@@ -356,12 +359,6 @@ def _memory(timed: Timed, row: Cells) -> Fields:
         "published": None,
         "note": f"{fits}: {show_bytes(peak)} of {show_bytes(limit)}{published}",
         "kind": "does not fit",
-    }
-
-
-def _fields(row: Cells, case: Case) -> Fields:
-    return _named(row, case.name, f"{case.author}, SDK {case.sdk}") | {
-        "published": None if case.seconds is None else 1e6 * case.seconds
     }
 
 

@@ -75,7 +75,7 @@ def _written(network: Network) -> dict[str, CellModel]:
         if name in SHIPPED:
             raise MappingError(f"network.cells.{name}: there is such a model already; give it another name")
         try:
-            found[name] = cell_from_equations(name, keys.equations, keys.parameters, keys.learned)
+            found[name] = cell_from_equations(name, keys.equations, keys.parameters, keys.learned, keys.shared)
         except MappingError as problem:
             raise MappingError(f"network.cells.{name}: {problem}") from None
     return found
@@ -116,7 +116,7 @@ def _cell(network: Network, model: CellModel, index: int) -> LinearNeuron | Cell
 
 def _check_second_threshold(network: Network, neuron: LinearNeuron, last: bool) -> None:
     key = "output_second_threshold" if last else "second_threshold"
-    if getattr(network, key) >= neuron.threshold:
+    if network.spikes == "sparse" and getattr(network, key) >= neuron.threshold:
         raise MappingError(
             f"network.{key}: {getattr(network, key):g} must be below the threshold of '{neuron.model}', which lies "
             f"{neuron.threshold:g} above the resting potential, or no neuron between them gets a gradient: lower it"

@@ -103,11 +103,13 @@ class ConvolutionKeys(Section):
 
 class CellKeys(Section):
     """Neurons by equations of a timestep, each 'name = expression': docs/neurons.md. `parameters`: numbers that they
-    name; `learned`: those that every neuron has of its own and trains, and where they start."""
+    name; `learned`: those that every neuron has of its own and trains, and where they start; `shared`: the learned ones
+    that are one number for the layer."""
 
     equations: tuple[str, ...] = Field(min_length=1, max_length=64)
     parameters: dict[str, float] = Field(default_factory=dict, max_length=64)
     learned: dict[str, float] = Field(default_factory=dict, max_length=64)
+    shared: tuple[str, ...] = Field(default=(), max_length=64)
 
 
 class Network(Section):

@@ -42,6 +42,12 @@ KEPT = (
 EVERY_GRADIENT = {"second_threshold": -100.0, "output_second_threshold": -100.0}
 
 
+def without_lists(network: Table) -> Table:
+    """The section [network] without what is for lists of spikes, where spikes are dense."""
+    dense = network.get("spikes") == "dense"
+    return {key: value for key, value in network.items() if not (dense and key in {"capacity", *EVERY_GRADIENT})}
+
+
 def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = "") -> tuple[Path, list[str]]:
     """Write the model in a NIR file and a workload for it to `folder`; returns (the workload's file, lines about it).
 
@@ -62,7 +68,7 @@ def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = ""
     if not network.populations[-1].spiking:
         base["network"]["output"] = "membrane"
     if any(each.convolution for each in network.populations):
-        base["network"]["spikes"] = "dense"
+        base["network"] = without_lists(base["network"] | {"spikes": "dense"})
     base["title"] = f"{path.name}: {network.title}"
     writable_folder(folder)
     write_model(folder / f"{name}.safetensors", network)
@@ -119,8 +125,9 @@ def _fill(path: Path, weights: dict[str, Array], layers: tuple[str, ...], networ
 def _describe(network: ImportedNetwork) -> list[str]:
     """One line per layer, and what was decided."""
     lines = [f"{network.title}, a timestep of {network.dt_seconds:g} s" if network.dt_seconds else network.title]
-    for (name, each), reads in zip(network.layers, network.sources, strict=True):
-        said = ", reads " + " and ".join(aged(one.name, one.lag or 0) for one in reads) if each.also else ""
+    for name, each in network.layers:
+        read = " and ".join(aged(one.name, one.lag or 0) for one in each.sources)
+        said = f", reads {read}" if len(each.reads) > 1 else ""
         lines.append(_describe_layer(name, each) + said)
     return [*lines, *(f"note: {note}" for note in network.notes)]
 
@@ -137,8 +144,8 @@ def _describe_layer(name: str, each: Population) -> str:
         parts.append("bias")
     if each.recurrence != "none":
         parts.append(f"recurrence {each.recurrence}")
-    if each.delay and not each.also:
-        parts.append(f"delay {each.delay}")
+    if len(each.reads) == 1 and each.sources[0].lag:
+        parts.append(f"delay {each.sources[0].lag}")
     return ", ".join(parts)
 
 

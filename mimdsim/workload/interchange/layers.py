@@ -107,21 +107,18 @@ def network_of_layers(
         arrays = zip(read, weights_named(layer.name, read), strict=True)
         # the same weights for every term of a sum
         every = ((term, np.asarray(weights[name], np.float64)) for each, name in arrays for term in each.terms)
-        (first, main), *others = ((replace(term, also=()), values) for term, values in every)
-        if layer.convolution and others:
+        reads = tuple((replace(term, also=()), values) for term, values in every)
+        if layer.convolution and len(reads) > 1:
             why = "a convolution of a sum of spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
             raise _refused(f"layer '{layer.name}'", why)
         populations.append(
             Population(
                 node=layer.name,
                 kind="LIF" if layer.spiking else "LI",
-                weights=main,
+                reads=reads,
                 dynamics=_dynamics(layer),
                 bias=None if bias is None else np.asarray(bias, np.float64).reshape(-1),
                 recurrent=None if recurrent is None else np.asarray(recurrent, np.float64),
-                delay=first.lag or 0,
-                source=first.name,
-                also=tuple(others),
                 convolution=layer.convolution,
             )
         )

@@ -86,28 +86,34 @@ class Dynamics:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Population:
-    """Neurons that read one source or several. weights [inputs, neurons], bias [neurons], recurrent [neurons, neurons]
-    (from, to) for recurrence 'all_to_all', [neurons] for 'one_to_one'; `node` says where in the file it was.
+    """Neurons that read one source or several. reads: these, a source several times if at several ages, with weights
+    [inputs, neurons] for each; bias [neurons], recurrent [neurons, neurons] (from, to) for recurrence 'all_to_all',
+    [neurons] for 'one_to_one'; `node` says where in the file it was.
 
     convolution: how it reads planes; weights are then [channels read * taps, channels], and bias and constants of
-    neurons one for each channel. source: the layer that it reads, 'input', or '': the one before it. also: what else it
-    reads, a source several times if at several ages, with weights for each.
+    neurons one for each channel.
     """
 
     node: str
     kind: str
-    weights: Reals
+    reads: tuple[tuple[Source, Reals], ...]
     dynamics: Dynamics
     bias: Reals | None = None
     recurrent: Reals | None = None
-    delay: int = 0
-    source: str = ""
-    also: tuple[tuple[Source, Reals], ...] = ()
     convolution: Convolution | None = None
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(source for source, _ in self.reads)
+
+    @property
+    def weights(self) -> Reals:
+        """Those of the source that it reads first."""
+        return self.reads[0][1]
+
+    @property
     def inputs(self) -> int:
-        return self.convolution.planes.neurons if self.convolution else int(self.weights.shape[0])
+        return self.sources[0].neurons
 
     @property
     def neurons(self) -> int:
@@ -152,14 +158,7 @@ class ImportedNetwork:
     @property
     def sources(self) -> tuple[tuple[Source, ...], ...]:
         """What every population reads, by the names of layers."""
-        before = (INPUT, *layer_names(len(self.populations)))
-        return tuple(
-            (
-                Source(name=each.source or name, neurons=each.inputs, lag=each.delay),
-                *(source for source, _ in each.also),
-            )
-            for name, each in zip(before, self.populations, strict=False)
-        )
+        return tuple(each.sources for each in self.populations)
 
     @property
     def title(self) -> str:
@@ -178,8 +177,8 @@ def weights_named(layer: str, sources: Sequence[Source]) -> tuple[str, ...]:
 def arrays_of(network: ImportedNetwork) -> dict[str, Array]:
     """The weights of a network by the names that training gives them, float64."""
     arrays: dict[str, Array] = {}
-    for (layer, each), sources in zip(network.layers, network.sources, strict=True):
-        arrays |= zip(weights_named(layer, sources), (each.weights, *(values for _, values in each.also)), strict=True)
+    for layer, each in network.layers:
+        arrays |= zip(weights_named(layer, each.sources), (values for _, values in each.reads), strict=True)
         if each.bias is not None:
             arrays[f"b.{layer}"] = each.bias
         if each.recurrent is not None:
@@ -192,17 +191,17 @@ def write_model(path: Path, network: ImportedNetwork) -> None:
     arrays = arrays_of(network)
     notes = {"form": FORM, "dt_seconds": repr(network.dt_seconds)}
     before = INPUT
-    for (layer, each), sources in zip(network.layers, network.sources, strict=True):
+    for layer, each in network.layers:
         for name in _CONSTANTS:
             values = getattr(each.dynamics, name)
             if values is not None:
                 arrays[f"{name}.{layer}"] = values
         notes[f"{layer}.kind"] = each.kind
         notes[f"{layer}.reset"] = each.dynamics.reset
-        if [one.name for one in sources] == [before]:
-            notes[f"{layer}.delay"] = str(each.delay)
+        if [one.name for one in each.sources] == [before]:
+            notes[f"{layer}.delay"] = str(each.sources[0].lag or 0)
         else:
-            notes[f"{layer}{SOURCES}"] = " ".join(aged(one.name, one.lag or 0) for one in sources)
+            notes[f"{layer}{SOURCES}"] = " ".join(aged(one.name, one.lag or 0) for one in each.sources)
             notes["form"] = FORM_OF_SOURCES
         before = layer
         if each.convolution:
@@ -309,17 +308,15 @@ def _population(
         raise DataFileError(path, f"says reset '{notes.get(f'{layer}.reset')}' of '{layer}'")
     if convolution and len(reads) > 1:
         raise DataFileError(path, f"says that '{layer}', a convolution, reads {len(reads)} sources; it reads one")
-    first, *others = reads.values()
-    of_others = [arrays[name] for name in reads][1:]
     return Population(
         node=layer,
         kind=notes.get(f"{layer}.kind", "LIF"),
-        weights=weights,
+        reads=tuple(
+            (replace(one, neurons=convolution.planes.neurons if convolution else len(arrays[name])), arrays[name])
+            for name, one in reads.items()
+        ),
         dynamics=Dynamics(**constants, reset=reset),
         bias=arrays.get(f"b.{layer}"),
         recurrent=arrays.get(f"r.{layer}"),
-        delay=first.lag or 0,
-        source=first.name,
-        also=tuple((replace(one, neurons=len(each)), each) for one, each in zip(others, of_others, strict=True)),
         convolution=convolution,
     )

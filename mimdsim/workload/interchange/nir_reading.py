@@ -122,18 +122,19 @@ class _Walk:
         known, group = kind in NODE_TYPES, self._group(place)
         words: dict[str, str] = {}
         for name in NODE_TYPES.get(kind, ()):
-            if name in WORDS and self._is_text(f"{place}/{name}"):
-                words[name] = self.text(f"{place}/{name}")
-            elif name in group:
-                arrays[name] = self._array(f"{place}/{name}")
+            if name in group:
+                found = plain_dataset(self._path, self._file, f"{place}/{name}", expected="the arrays of its type")
+                if name in WORDS and _holds_texts(found):
+                    words[name] = self.text(f"{place}/{name}")
+                else:
+                    arrays[name] = self._array(f"{place}/{name}", found)
             elif name not in OPTIONAL:
                 has = ", ".join(self._names(place)[:20])
                 raise DataFileError(self._path, f"/{place} is a {kind} without '{name}'; it has {has}")
         noted = self._metadata(f"{place}/metadata") if known and "metadata" in group else {}
         return {"kind": kind, "arrays": arrays, "metadata": noted, "words": words}
 
-    def _array(self, place: str) -> list[int]:
-        found = plain_dataset(self._path, self._file, place, expected="the arrays of its type")
+    def _array(self, place: str, found: Any) -> list[int]:
         if found.dtype.kind not in "fiu" or found.dtype.itemsize > 8:
             raise DataFileError(self._path, f"/{place} holds {found.dtype}, not numbers of at most 8 bytes")
         shape = [int(extent) for extent in found.shape]
@@ -150,8 +151,6 @@ class _Walk:
         return shape
 
     def _edges(self, place: str) -> list[list[str]]:
-        import h5py
-
         found = plain_dataset(self._path, self._file, place, expected="/node/nodes and /node/edges")
         if 0 in found.shape:
             return []
@@ -159,25 +158,14 @@ class _Walk:
             raise DataFileError(self._path, f"/{place} has the shape {list(found.shape)}; edges are pairs of names")
         if found.shape[0] > MAX_EDGES:
             raise DataFileError(self._path, f"/{place} has {found.shape[0]} edges, over {MAX_EDGES}")
-        if h5py.check_string_dtype(found.dtype) is None:
+        if not _holds_texts(found):
             raise DataFileError(self._path, f"/{place} holds {found.dtype}, not names of nodes")
         return [[self._decoded(place, end) for end in pair] for pair in found[()]]
 
-    def _is_text(self, place: str) -> bool:
-        import h5py
-
-        group, _, name = place.rpartition("/")
-        if name not in self._group(group):
-            return False
-        found = plain_dataset(self._path, self._file, place, expected="the arrays of its type")
-        return h5py.check_string_dtype(found.dtype) is not None
-
     def text(self, place: str) -> str:
         """The text in data set `place`."""
-        import h5py
-
         found = plain_dataset(self._path, self._file, place, expected="/version and /node as NIR writes them")
-        if h5py.check_string_dtype(found.dtype) is None or found.shape != ():
+        if not _holds_texts(found) or found.shape != ():
             raise DataFileError(self._path, f"/{place} holds {found.dtype} of shape {list(found.shape)}, not a text")
         return self._decoded(place, found[()])
 
@@ -188,7 +176,7 @@ class _Walk:
         group, texts = self._group(place), {}
         for name in self._names(place):
             found = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
-            if isinstance(found, h5py.Dataset) and h5py.check_string_dtype(found.dtype) and found.shape == ():
+            if isinstance(found, h5py.Dataset) and _holds_texts(found) and found.shape == ():
                 texts[name] = self.text(f"{place}/{name}")
         return texts
 
@@ -217,3 +205,9 @@ class _Walk:
         if len(group) > MAX_NODES:
             raise DataFileError(self._path, f"/{place} has {len(group)} entries, over {MAX_NODES}")
         return [self._decoded(place, name.encode(errors="surrogateescape")) for name in group]
+
+
+def _holds_texts(dataset: Any) -> bool:
+    import h5py
+
+    return h5py.check_string_dtype(dataset.dtype) is not None

@@ -180,7 +180,10 @@ class _Walk:
     def _population(self, name: str, reads: Reads, layers: dict[str, str]) -> Population:
         node, arriving, convolution = self._nodes[name], self._arriving[name], self._convolutions.get(name)
         columns = convolution.channels if convolution else self._sizes[name]
-        weights = [self._weights(name, source, term) for (source, _), term in reads.items()]
+        read = tuple(
+            (Source(name=layers[source], neurons=self._sizes[source], lag=delay), self._weights(name, source, term))
+            for (source, delay), term in reads.items()
+        )
         if node.kind in NEURONS:
             node = by_channel(node, convolution.result) if convolution else node
             dynamics = dynamics_of(node, columns, self._dt, self._how)
@@ -188,19 +191,13 @@ class _Walk:
                 self._doubts.setdefault(doubt, []).append(f"'{name}'")
         else:
             dynamics = Dynamics(decay=np.zeros(columns), gain=np.ones(columns), rest=np.zeros(columns))
-        first, *others = (
-            Source(name=layers[source], neurons=self._sizes[source], lag=delay) for source, delay in reads
-        )
         return Population(
             node=name,
             kind=node.kind if node.kind in NEURONS else "Linear",
-            weights=weights[0],
+            reads=read,
             dynamics=dynamics,
             bias=self._bias(name, arriving, columns, next(iter(reads.values()))),
             recurrent=self._recurrent(name, arriving, columns),
-            delay=first.lag or 0,
-            source=first.name,
-            also=tuple(zip(others, weights[1:], strict=True)),
             convolution=convolution,
         )
 

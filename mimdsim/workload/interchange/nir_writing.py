@@ -41,7 +41,7 @@ def write_nir(path: Path, graph: NirGraph) -> None:
         raise MissingExtra("h5py", "data", "writing NIR files") from None
     content = io.BytesIO()
     with h5py.File(content, "w") as opened:
-        _text(opened, "version", VERSION)
+        opened["version"] = VERSION
         _write_graph(opened.create_group("node"), graph)
     write_atomically(path, content.getvalue())
 
@@ -49,31 +49,25 @@ def write_nir(path: Path, graph: NirGraph) -> None:
 def _write_graph(group: Any, graph: NirGraph) -> None:
     import h5py
 
-    _text(group, "type", GRAPH)
+    group["type"] = GRAPH
     nodes = group.create_group("nodes")
     for name, node in graph.nodes.items():
         place = nodes.create_group(name)
         if isinstance(node, NirGraph):
             _write_graph(place, node)
             continue
-        _text(place, "type", node.kind)
+        place["type"] = node.kind
         for array, values in node.arrays.items():
             kept = np.float32 if array in _FLOAT32 else np.int64 if array in _WHOLE else np.float64
             place.create_dataset(array, data=values.astype(kept))
         for key, word in node.words.items():
-            _text(place, key, word)
+            place[key] = word
         if node.metadata:
             about = place.create_group("metadata")
             for key, value in node.metadata.items():
-                _text(about, key, value)
+                about[key] = value
     edges = np.array(graph.edges, dtype=object).reshape(-1, 2)
     group.create_dataset("edges", data=edges, dtype=h5py.string_dtype())
-
-
-def _text(group: Any, name: str, value: str) -> None:
-    import h5py
-
-    group.create_dataset(name, data=value, dtype=h5py.string_dtype())
 
 
 def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph:
@@ -84,8 +78,8 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
     dt = network.dt_seconds
     if dt <= 0:
         raise DescriptionError("NIR", ["its time constants are in seconds; give the length of a timestep, --dt 1e-3"])
-    reads = tuple(zip(network.sources, network.populations, strict=True))
-    first = next((each.convolution for (one, *_), each in reads if one.name == INPUT and each.convolution), None)
+    of_input = (each for each in network.populations if each.sources[0].name == INPUT)
+    first = next((each.convolution for each in of_input if each.convolution), None)
     planes = {name: made for name, each in zip(names, network.populations, strict=True) if (made := _made(each))}
     planes |= {"input": first.planes} if first else {}
     shape = np.array(planes["input"].shape if first else [network.inputs])
@@ -95,12 +89,12 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
     senders = {"input": "input"} | {
         name: _sender(name, each) for name, each in zip(names, network.populations, strict=True)
     }
-    for name, (read, population) in zip(names, reads, strict=True):
+    for name, population in zip(names, network.populations, strict=True):
         dynamics, recurrent, sender = population.dynamics, population.recurrent, senders[name]
         gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
         bias = population.bias
-        every = (population.weights, *(values for _, values in population.also))
-        for (source, lag), weights in zip(((called[one.name], one.lag or 0) for one in read), every, strict=True):
+        for read, weights in population.reads:
+            source, lag = called[read.name], read.lag or 0
             product = f"{name}_weights{f'_{source}' if f'{name}_weights' in nodes else ''}"
             product += f"_{lag}" if product in nodes else ""  # of a source that it reads at several ages
             given = senders[source]
@@ -119,7 +113,7 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
             edges += itertools.pairwise(dict.fromkeys([given, *chain, sender]))
             bias = None
         if population.kind == "Linear":
-            if population.also:  # where its products add up
+            if len(population.reads) > 1:  # where its products add up
                 nodes[sender] = NirNode(kind="Scale", arrays={"scale": np.ones(population.neurons)})
             continue
         try:
@@ -139,7 +133,7 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
 def _sender(name: str, population: Population) -> str:
     """The node that gives what a population sends."""
     if population.kind == "Linear":
-        if population.also:
+        if len(population.reads) > 1:
             return f"{name}_sum"
         pools = population.convolution and population.convolution.after
         return f"{name}_pool" if pools else f"{name}_weights"

@@ -3,13 +3,10 @@ sets and lists of structured arrays have them, arrays of spikes, batches of a Py
 
 from __future__ import annotations
 
-import atexit
 import csv
 import io
 import itertools
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
-from mimdsim.base.files import read_bounded_text, writable_folder, write_atomically
+from mimdsim.base.files import folder_to_make, read_bounded_text, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.workload.description.workload import Workload, load_workload
 
@@ -95,7 +92,7 @@ def from_events(
     data: dict[str, Any] = {"source": "events", "path": FILE, "classes": classes, "timesteps": timesteps}
     data |= {"sensor": list(sensor)} if sensor is not None else {"inputs": inputs}
     data |= {"bin_seconds": bin_seconds, "input_capacity": _capacity(every, bin_seconds)}
-    folder = folder_for(out, "events")
+    folder = folder_to_make(out, "from-events")
     write_atomically(folder / FILE, _event_file(subsets))
     widths = sensor[0] * sensor[1] * sensor[2] if sensor is not None else inputs
     table = {
@@ -108,15 +105,6 @@ def from_events(
     path = folder / DESCRIPTION
     write_atomically(path, toml_text(table, comment="Made by mimdsim.from_events; edit freely."))
     return load_workload(path, dict(changes or {}))
-
-
-def folder_for(out: str | Path | None, what: str) -> Path:
-    """The folder `out`, or one that is gone when the process ends."""
-    if out is not None:
-        return writable_folder(Path(out))
-    folder = Path(tempfile.mkdtemp(prefix=f"mimdsim-from-{what}-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def _refused(problem: str) -> DescriptionError:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, shortened
-from mimdsim.base.files import write_atomically
+from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.workload.data.values import Numbers, write_values
 from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.description.workload import Workload, load_workload
-from mimdsim.workload.interchange.own_events import DEFAULT_HIDDEN, folder_for, items_of, label_of
+from mimdsim.workload.interchange.own_events import DEFAULT_HIDDEN, items_of, label_of
 
 FILE, DESCRIPTION = "values.npz", "values.toml"
 
@@ -46,7 +46,7 @@ def from_values(
     classes, shape = classes or int(every.max()) + 1, parts[0].values.shape[1:]
     if any(part.values.shape[1:] != shape for part in parts):
         raise _refused(f"samples to test on have the shape {list(parts[1].values.shape[1:])}, others {list(shape)}")
-    folder = folder_for(out, "values")
+    folder = folder_to_make(out, "from-values")
     write_atomically(folder / FILE, write_values(parts))
     data = {"source": "values", "path": FILE, "inputs": shape[-1], "classes": classes, "input_capacity": shape[-1]}
     data |= {"encoding": STEADY if timesteps else "values", "timesteps": timesteps or shape[0]}

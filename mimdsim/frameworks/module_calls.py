@@ -1,0 +1,371 @@
+"""One forward pass of a PyTorch module, recorded: which layers ran on what, in the order in which they ran.
+
+The module runs on its example input as it is: loops over time, containers and Python code of the user's own need not be
+understood. Calls of the layers that are known are recorded as one each, tensor functions between them one by one
+(recording.py).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils.prune import BasePruningMethod
+
+from mimdsim.frameworks.neurons import (
+    NEURONS,
+    SNNTORCH_STATES,
+    Reading,
+    match_gradients,
+    neuron_key,
+    read_neuron,
+    refusal,
+)
+from mimdsim.frameworks.origins import FunctionResult, Input, LayerOutput, Origin, Parameter, Product
+from mimdsim.frameworks.planes import function_of, options_of
+from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
+
+# what comes nearest to modules that are no layers here
+_DROPOUT = "torch.nn.Dropout, neuron by neuron"
+_CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
+_NORM = (
+    "torch.nn.BatchNorm1d or 2d right after a linear layer or a convolution, which is trained as such, and in eval() "
+    "folded into the weights before it"
+)
+_POOLING = "torch.nn.MaxPool2d or AvgPool2d"
+_CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
+NEAREST = {
+    **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
+    **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
+    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
+    **dict.fromkeys(
+        ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
+    ),
+    **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
+    **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
+    "SLSTM": _CELL,
+    "SpikingNeuron": "snntorch Leaky",
+    **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
+    **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),
+    "ReLU": "a spiking layer",
+    "Softmax": "leave it to the loss",
+    "LogSoftmax": "leave it to the loss",
+}
+# modules of the frameworks that only call others
+CONTAINERS = {"SequentialState", "Lift", "SeqToANNContainer", "MultiStepContainer", "StepModeContainer"}
+# modules of PyTorch of whose functions each is recorded, some in neurons that are written out
+_NN = torch.nn
+OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh)
+
+
+class Kind(Enum):
+    """What a module is to the recorder."""
+
+    FUNCTION = "weights and a bias, or a pool"
+    NEURON = "neurons"
+    DROPOUT = "leaves some of its values out"
+    NORM = "batch norm of the product before it"
+    SPIKE = "a step with a surrogate gradient"
+    VOTE = "the mean of adjacent outputs, which stand for a class"
+    CONTAINER = "its own calls are recorded instead"
+    UNKNOWN = "refused"
+
+
+def kind_of(module: torch.nn.Module) -> Kind:
+    """Containers are modules of the user's own and of the frameworks that are no layers themselves."""
+    key = neuron_key(module)
+    if key in NEURONS:
+        return Kind.NEURON
+    if function_of(module):
+        return Kind.FUNCTION
+    if any(kind.__name__ == "SurrogateFunctionBase" for kind in type(module).__mro__):
+        return Kind.SPIKE
+    if isinstance(module, torch.jit.ScriptModule):
+        return Kind.UNKNOWN
+    if isinstance(module, OF_FUNCTIONS):
+        return Kind.CONTAINER
+    parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
+    if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
+        return Kind.DROPOUT
+    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
+        return Kind.NORM
+    if key == "spikingjelly.VotingLayer":
+        return Kind.VOTE
+    if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
+        return Kind.CONTAINER
+    of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
+    own_model = ".model" in type(module).__module__  # a network that a framework ships
+    of_framework = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ not in CONTAINERS and not own_model
+    return Kind.UNKNOWN if of_torch or of_framework else Kind.CONTAINER
+
+
+class ModuleRecorder(Recorder):
+    """Follows tensors through the calls of modules, too."""
+
+    @contextmanager
+    def calls(self) -> Iterator[None]:
+        """While modules are called through this recorder."""
+        plain = torch.nn.Module.__call__
+
+        def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self._inside or (kind := kind_of(module)) is Kind.CONTAINER:
+                return plain(module, *args, **kwargs)
+            self._inside += 1
+            try:
+                made = plain(module, *args, **kwargs)
+                self._record_call(kind, module, (*args, *kwargs.values()), made)
+            finally:
+                self._inside -= 1
+            return made
+
+        torch.nn.Module.__call__ = call
+        with self._own_gradients(), self._scripts():
+            try:
+                yield
+            finally:
+                torch.nn.Module.__call__ = plain
+
+    @contextmanager
+    def _scripts(self) -> Iterator[None]:
+        """While functions of TorchScript are called as they were written."""
+        plain = torch.jit.ScriptFunction.__call__
+
+        def call(script: Any, *args: Any, **kwargs: Any) -> Any:
+            written = getattr(script, "_torchdynamo_inline", None)
+            if self._inside or written is None:
+                return plain(script, *args, **kwargs)
+            return written(*args, **kwargs)
+
+        torch.jit.ScriptFunction.__call__ = call
+        try:
+            yield
+        finally:
+            torch.jit.ScriptFunction.__call__ = plain
+
+    @contextmanager
+    def _own_gradients(self) -> Iterator[None]:
+        """While functions with gradients of their own are recorded as one call each, however they are called."""
+        found: list[Any] = [torch.autograd.Function]
+        for kind in found:  # which grows
+            found += [each for each in kind.__subclasses__() if not each.__module__.startswith("torch.")]
+        # also those that inherit it, with another gradient
+        plain = [(kind, kind.__dict__.get("forward"), kind.forward) for kind in found[1:]]
+        for kind, _, forward in plain:
+            kind.forward = staticmethod(partial(self._own_gradient, kind, forward))
+        try:
+            yield
+        finally:
+            for kind, own, _ in plain:
+                if own is None:
+                    del kind.forward
+                else:
+                    kind.forward = own
+
+    def _own_gradient(self, kind: Any, forward: Any, *args: Any) -> Any:
+        self._inside += 1
+        try:
+            made = forward(*args)
+            given = args[1:] if args and isinstance(args[0], torch.autograd.function.FunctionCtx) else args
+            places = [at for at, arg in enumerate(given) if self.origin(arg) is not None]
+            if self._inside == 1 and len(places) == 1 and isinstance(made, torch.Tensor):
+                before, after = given[: places[0]], given[places[0] + 1 :]
+                numbers = (arg.tolist() if isinstance(arg, torch.Tensor) else arg for arg in (*before, *after))
+                key = (kind, len(before), *map(repr, numbers))
+                self._spike(kind.__name__, lambda x: kind.apply(*before, x, *after), given[places[0]], made, key)
+            elif self._inside == 1 and places:
+                self.mark(made, self._unread(kind.__name__, *(self.origin(given[place]) for place in places)))
+        finally:
+            self._inside -= 1
+        return made
+
+    def _record_call(self, kind: Kind, module: torch.nn.Module, args: Any, made: Any) -> None:
+        name = self.names.get(id(module), type(module).__name__)
+        where = f"'{name}' ({type(module).__name__})"
+        pruned = {
+            each._tensor_name: each
+            for each in module._forward_pre_hooks.values()
+            if isinstance(each, BasePruningMethod)
+        }
+        if module._forward_hooks or len(pruned) < len(module._forward_pre_hooks) or module._backward_hooks:
+            raise refusal(f"{where} has hooks, which nothing here would call: remove them")
+        if kind is Kind.UNKNOWN:
+            raise refusal(f"{where} is not among the layers that run here{nearest(module)}")
+        given = args[0]
+        of = self.origin(given)
+        if kind is Kind.SPIKE:
+            self._spike(where, module, given, made, module)
+        elif kind is Kind.DROPOUT:
+            if module.p and not module.training:
+                warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)
+            if of is not None:
+                per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
+                both = [made, given] if getattr(module, "inplace", False) else made
+                self.mark(both, dropped(of, module.p if module.training else 0.0, per))
+        elif kind is Kind.VOTE:
+            if isinstance(of, FunctionResult) and of.by == VOTE:
+                raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")
+            self.seen.votes = int(module.voting_size)
+            self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,)))
+        elif kind is Kind.NORM:
+            self.seen.norms[name] += 1
+            self.mark(made, _normalised(where, name, module, of))
+        elif (function := function_of(module)) is None:
+            self._record_neurons(name, where, module, args, made)
+        else:
+            prefix = f"{name}." if name else ""
+            names = {"weight": "", "bias": ""}
+            for role in names:
+                if role in pruned:
+                    mask = getattr(module, f"{role}_mask").detach().cpu().numpy().astype(np.float64)
+                    names[role] = self._used(self._mask(f"{prefix}{role}_orig", mask))
+                elif getattr(module, role, None) is not None:
+                    names[role] = self._used(Parameter(name=f"{prefix}{role}"))
+            options = options_of(where, function, module, given, made)
+            self.mark(made, self._of_function(where, function, given, options, **names))
+
+    def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
+        if not getattr(module, "autapses", True):  # norse: no neuron excites itself
+            held = f"{name}.recurrent_weights" if name else "recurrent_weights"
+            self._mask(held, 1.0 - np.eye(len(self.parameters[held])))
+        if name not in self.seen.layers:
+            reading = read_neuron(where, module)
+            if (layers := getattr(module, "num_layers", 1)) > 1:
+                args, reading = self._record_lower_layers(name, module, reading, layers, args)
+            self.seen.layers[name] = NeuronCalls(name=name, module=module, reading=reading)
+        calls = self.seen.layers[name]
+        for state in tensors_in(args[1:]):
+            origin = self.origin(state)
+            if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
+                by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
+                raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
+        parts, reading = list(tensors_in(made)), calls.reading
+        if isinstance(made, list):  # of all timesteps
+            parts = [torch.stack(parts)]
+        if reading.of_cells and args[0].ndim != 2 + reading.in_time:
+            raise refusal(f"{where} reads {args[0].ndim} axes; nearest: a batch of samples")
+        number = len(calls.outputs)
+        first = partial(torch.movedim, source=int(reading.batch_first), destination=0)  # the axis of time
+        calls.currents.append(first(args[0].detach()))
+        calls.origins.append(self.origin(args[0]))
+        sent = parts[0].detach().clone()  # to which others may be added in place
+        calls.outputs.append(first(sent))
+        calls.states += [] if reading.in_time or not reading.spiking else [part.detach() for part in parts[1:][-1:]]
+        for place, part in enumerate(parts[1:]):
+            # the first state of cells that return a sequence is the last of what they sent
+            of_cells = reading.of_cells and reading.in_time and place == 0
+            self.mark(part, LayerOutput(layer=name, call=number, spikes=of_cells))
+        self.mark(
+            made if isinstance(made, list) else parts[0], LayerOutput(layer=name, call=number, spikes=reading.spiking)
+        )
+
+    def _record_lower_layers(
+        self, name: str, module: Any, reading: Reading, layers: int, args: Any
+    ) -> tuple[tuple[Any, ...], Reading]:
+        """All layers of recurrent cells but the last as layers of their own; what the last one reads, and is."""
+        first, given = partial(torch.movedim, source=int(reading.batch_first), destination=0), args[0]
+        held = dict(module.named_parameters())
+        for number in range(layers):
+            fields = ("weights", "recurrent", "bias", "recurrent_bias")
+            named: dict[str, Any] = {each: re.sub("_l0$", f"_l{number}", getattr(reading, each)) for each in fields}
+            if number == layers - 1:
+                return (given, *args[1:]), replace(reading, **named)
+            more = {"nonlinearity": module.nonlinearity} if hasattr(module, "nonlinearity") else {}
+            one = type(module)(
+                given.shape[-1], module.hidden_size, bias=module.bias, batch_first=module.batch_first, **more
+            )
+            one.load_state_dict({each: held[re.sub("_l0$", f"_l{number}", each)] for each, _ in one.named_parameters()})
+            with torch.no_grad():
+                sent = one(given.detach())[0]
+            below = NeuronCalls(
+                name=f"{name}, layer {number}", module=module, reading=replace(reading, **named), path=name
+            )
+            below.currents.append(first(given.detach()))
+            below.origins.append(self.origin(given))
+            below.outputs.append(first(sent))
+            self.seen.layers[below.name] = below
+            self.mark(sent, LayerOutput(layer=below.name, call=0, spikes=reading.spiking))
+            given = sent
+        raise AssertionError("modules have layers")
+
+
+def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:
+    """A product with a batch norm, which has constants in eval()."""
+    if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
+        raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
+    if module.running_var is None or module.bias is None:
+        raise refusal(f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True")
+    if module.training:
+        if module.momentum is None:
+            raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")
+        return replace(of, norm=name)
+    warnings.warn(
+        f"{where} is in eval() and is folded into '{of.weight}': its statistics and gain, and a bias before it, stay "
+        "as they are; the weights with its gain, and its shift, are trained",
+        UserWarning,
+        stacklevel=2,
+    )
+    return replace(of, norm=name, folded=True)
+
+
+def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None) -> Recorded:
+    """A forward pass on the example: one call, or one for each of the timesteps.
+
+    With `timesteps` the module takes one timestep a call: example[t] where the example has that many entries, else the
+    same in every one.
+    """
+    recorder = ModuleRecorder(module)
+    steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
+    made: Any = None
+    every: list[Origin | None] = []
+    reset_states(module)
+    kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
+    held = [(each, dict(vars(each))) for each in module.modules()]  # states that it keeps
+    recorder.seen.timesteps = timesteps or 0
+    with torch.enable_grad(), recorder.calls(), recorder:  # what runs without gradients is then known
+        recorder.example = example if timesteps is None else None
+        for number, step in enumerate(steps):
+            recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
+            made = module(step)
+            every += [recorder.origin(tensor) for tensor in tensors_in(made)]
+    for each, before in held:
+        vars(each).clear()
+        vars(each).update(before)
+    reset_states(module)  # nor does it keep a mask that leaves nothing out
+    for buffer, before in kept:
+        if buffer.shape == before.shape:
+            buffer.data.copy_(before)
+    for name, calls in recorder.seen.layers.items():
+        where = f"'{name}' ({type(calls.module).__name__})"
+        calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
+    seen = recorder.seen
+    seen.returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
+    seen.values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors_in(made)]
+    seen.stepwise = timesteps is not None
+    seen.returned_before = every[: len(every) - len(seen.returned)]
+    return seen
+
+
+def reset_states(module: torch.nn.Module) -> None:
+    """Set the states that neurons keep between sequences to those they begin with."""
+    for each in module.modules():
+        if hasattr(each, "_memories"):
+            each.reset()
+        for state in SNNTORCH_STATES:
+            if neuron_key(each).startswith("snntorch.") and hasattr(each, state):
+                setattr(each, state, torch.zeros(0))
+
+
+def nearest(module: torch.nn.Module) -> str:
+    """'; nearest: ...', where something comes near."""
+    for kind in type(module).__mro__:
+        if kind.__name__ in NEAREST:
+            return f"; nearest: {NEAREST[kind.__name__]}"
+    return ""
