@@ -7,13 +7,13 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 Value = TypeVar("Value")
+MOST = 8
 
 
 class PerObject(Generic[Value]):
-    """Values by object and key: of every object that is referenced elsewhere, the `most` that were used last."""
+    """Values by object and key: of every object that is referenced elsewhere, the MOST that were used last."""
 
-    def __init__(self, most: int = 8):
-        self._most = most
+    def __init__(self) -> None:
         self._values: WeakKeyDictionary[Any, list[tuple[object, Value]]] = WeakKeyDictionary()
 
     def get(self, owner: object, key: object, compute: Callable[[], Value]) -> Value:
@@ -24,5 +24,5 @@ class PerObject(Generic[Value]):
                 values.append(values.pop(at))
                 return value
         value = compute()
-        values[:] = [*values[1 - self._most :], (key, value)]
+        values[:] = [*values[1 - MOST :], (key, value)]
         return value

@@ -140,17 +140,10 @@ class GivenPath(_ParamType):
         if problem := path_problem(text):
             self.fail(f"the path {shortened(ascii(text))} {problem}.", param, context)
         path = Path(text)
-        kind = "a folder" if text.endswith(os.sep) or _is_folder(path) else other_kind(path)
+        kind = "a folder" if text.endswith(os.sep) or os.path.isdir(path) else other_kind(path)
         if self.written and kind:
             self.fail(f"{shortened(text)} is {kind}; give a file.", param, context)
         return path
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # it may not be looked at
-        return False
 
 
 PATH, FILE_TO_WRITE = GivenPath(), GivenPath(written=True)

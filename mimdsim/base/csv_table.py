@@ -53,25 +53,20 @@ def parse_table(path: Path, text: str) -> Table:
     """The table of a CSV text; raises DataFileError for names given twice and for rows longer or shorter than the
     header."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
-    names: tuple[str, ...] | None = None
-    rows, read = [], 0
+    found: list[tuple[list[str], int]] = []  # cells, and the line that they end on
     try:
         for cells in reader:
-            read = reader.line_num
-            if not cells:
-                continue
-            cells = [cell.strip() for cell in cells]
-            if names is None:
-                names = tuple(cells)
-                _check_names(path, names)
-                continue
-            if len(cells) != len(names):
-                problem = f"line {reader.line_num} does not have the {len(names)} columns of the header"
-                raise DataFileError(path, problem)
-            rows.append(Line(dict(zip(names, cells, strict=True)), reader.line_num))
+            if cells:
+                found.append(([cell.strip() for cell in cells], reader.line_num))
     except csv.Error as problem:
-        raise DataFileError(path, f"is not a CSV table near line {read}: {problem}") from None
-    return Table(path=path, columns=names or (), rows=tuple(rows))
+        raise DataFileError(path, f"is not a CSV table near line {found[-1][1] if found else 0}: {problem}") from None
+    names = tuple(found[0][0]) if found else ()
+    _check_names(path, names)
+    for cells, line in found[1:]:
+        if len(cells) != len(names):
+            raise DataFileError(path, f"line {line} does not have the {len(names)} columns of the header")
+    rows = tuple(Line(dict(zip(names, cells, strict=True)), line) for cells, line in found[1:])
+    return Table(path=path, columns=names, rows=rows)
 
 
 def numbered(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[int, dict[str, str]]]:

@@ -14,7 +14,8 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -125,65 +126,35 @@ class NpzFile:
     def whole(self, member: Member) -> npt.NDArray[Any]:
         """All entries of an array, in its shape."""
         member.check_size()
-        with self.reader(member) as reader:
-            entries = reader.read(0, member.entries)
-            reader.finish()
+        (entries,) = self.pieces(member, [(0, member.entries)])
         return entries.reshape(member.shape, order="F" if member.by_column else "C")
 
-    def reader(self, member: Member) -> Reader:
-        """Of the entries of an array; a context manager."""
-        return Reader(self._archive, member)
+    def pieces(self, member: Member, ranges: Iterable[tuple[int, int]]) -> Iterator[npt.NDArray[Any]]:
+        """Entries `first` to `stop` of an array, as stored, for each of `ranges` (ascending, not overlapping); then the
+        rest is read too, so that the archive's checksum is verified."""
+        info, width = member.info, member.dtype.itemsize
+        damaged = _refusing(self.path, f"{_shown(info)} is damaged", info.header_offset)
+        with damaged, self._archive.open(info) as file:
+            file.read(member.header_bytes)
+            at = 0  # bytes behind the header
 
+            def parts(stop: int) -> Iterator[bytes]:
+                nonlocal at
+                while at < stop:
+                    part = file.read(min(stop - at, READ_BYTES))
+                    if not part:
+                        raise EOFError(f"ends at entry {at // width}")
+                    at += len(part)
+                    yield part
 
-class Reader:
-    """Reads one array from its first entry to its last, in pieces."""
-
-    def __init__(self, archive: zipfile.ZipFile, member: Member):
-        self._archive, self._member = archive, member
-        self._at = 0  # bytes behind the header
-
-    def __enter__(self) -> Reader:
-        with self._refusing():
-            self._file = self._archive.open(self._member.info)
-            self._file.read(self._member.header_bytes)
-        return self
-
-    def __exit__(self, *about: Any) -> None:
-        self._file.close()
-
-    def read(self, first: int, stop: int) -> npt.NDArray[Any]:
-        """Entries `first` to `stop`, as stored; entries before them cannot be read any more."""
-        width = self._member.dtype.itemsize
-        self._pass(first * width - self._at)
-        content = bytearray()
-        for part in self._parts((stop - first) * width, "ends at entry {}", width):
-            content += part
-        return np.frombuffer(content, dtype=self._member.dtype)
-
-    def finish(self) -> None:
-        """Read the rest, so that the archive's checksum is verified."""
-        self._pass(self._member.entries * self._member.dtype.itemsize - self._at)
-        with self._refusing():
-            self._file.read(1)
-
-    def _pass(self, count: int) -> None:
-        for _ in self._parts(count, "ends early", 1):
-            pass
-
-    def _parts(self, count: int, problem: str, width: int) -> Iterator[bytes]:
-        """The next bytes, in pieces; problem: what is said if there are fewer."""
-        end = self._at + count
-        with self._refusing():
-            while self._at < end:
-                part = self._file.read(min(end - self._at, READ_BYTES))
-                if not part:
-                    raise EOFError(problem.format(self._at // width))
-                self._at += len(part)
-                yield part
-
-    def _refusing(self) -> contextlib.AbstractContextManager[None]:
-        info = self._member.info
-        return _refusing(self._member.path, f"{_shown(info)} is damaged", info.header_offset)
+            for first, stop in ranges:
+                deque(parts(first * width), maxlen=0)
+                content = bytearray()
+                for part in parts(stop * width):
+                    content += part
+                yield np.frombuffer(content, dtype=member.dtype)
+            deque(parts(member.entries * width), maxlen=0)
+            file.read(1)
 
 
 def _shown(info: zipfile.ZipInfo) -> str:

@@ -20,8 +20,7 @@ from mimdsim.execution import Checkpoints, Evaluation, TrainingLog, TrainingPlan
 from mimdsim.graph import Adam
 from mimdsim.workload import input_shape, load_workload, open_dataset
 from mimdsim.workload.data.dataset import SpikeDataset
-from mimdsim.workload.data.event_filters import Augmentation
-from mimdsim.workload.data.events import Events
+from mimdsim.workload.data.events import Augmentation, Events
 from mimdsim.workload.description.sections import Data
 
 COLUMNS, LINES, TIMESTEPS = 7, 5, 4

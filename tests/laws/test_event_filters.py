@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.data.event_filters import crop_centre, denoise
-from mimdsim.workload.data.events import Events, smaller_grid
+from mimdsim.workload.data.events import Events, crop_centre, denoise, smaller_grid
 
 Rows = list[tuple[int, int, int, int]]
 

@@ -12,8 +12,7 @@ import mimdsim
 from mimdsim.base.errors import MimdsimError
 from mimdsim.workload import find_workload, load_workload, unread_keys
 from mimdsim.workload.description.mapping import MappingOptions
-from mimdsim.workload.description.recipe import TrainingRecipe
-from mimdsim.workload.description.sections import Data, Network
+from mimdsim.workload.description.sections import Data, Network, TrainingRecipe
 
 SECTIONS = {"data": Data, "network": Network, "training": TrainingRecipe, "mapping": MappingOptions}
 SMALL: dict[str, Any] = {

@@ -36,8 +36,8 @@ ALLOWED = {
     "mimdsim/search/splits.py": "shares that the search tries",
     "mimdsim/search/search_loop.py": "shares of candidates that the search tries first",
     "mimdsim/studies/sampling.py": "places in the unit cube",
-    "mimdsim/workload/data/event_filters.py": "drawn places",
-    "mimdsim/workload/data/generated.py": "events drawn at once",
+    "mimdsim/workload/data/events.py": "drawn places",
+    "mimdsim/workload/data/sources.py": "events drawn at once",
     "mimdsim/workload/data/randman.py": "bins of drawn times",
 }
 

@@ -11,10 +11,9 @@ import pytest
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.workload.data import choose
-from mimdsim.workload.data.choose import seeded_order
+from mimdsim.workload.data import sources
 from mimdsim.workload.data.dataset import SOURCES, SpikeDataset, input_shape, open_dataset
-from mimdsim.workload.data.generated import bernoulli_places
+from mimdsim.workload.data.sources import bernoulli_places, seeded_order
 from mimdsim.workload.description.sections import Data
 
 
@@ -89,7 +88,7 @@ def test_missing_folders_are_named(tmp_path: Path) -> None:
 
 
 def test_too_many_samples_for_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "MAX_LIST_BYTES", 10_000)
+    monkeypatch.setattr(sources, "MAX_LIST_BYTES", 10_000)
     with pytest.raises(DescriptionError, match="50 samples x 10 timesteps x 16 input ids are 32000 bytes, over 10000"):
         open_dataset(RANDOM, 0)
 

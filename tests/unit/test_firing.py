@@ -26,7 +26,7 @@ from mimdsim.report.headline import verdicts
 from mimdsim.studies import make_study
 from mimdsim.studies.answer_text import answer_lines, firing_warnings
 from mimdsim.workload import list_workloads, load_workload
-from mimdsim.workload.data.recorded import INSTEAD, RANDOM_INSTEAD
+from mimdsim.workload.data.sources import INSTEAD, RANDOM_INSTEAD
 from mimdsim.workload.description.sections import FILE_SOURCES
 
 DEAD = """

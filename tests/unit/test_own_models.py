@@ -14,7 +14,7 @@ from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.cli import main
 from mimdsim.graph.cells import Cell
 from mimdsim.workload import inputs_of, load_workload, network_of
-from mimdsim.workload.description.own_models import ALLOWED
+from mimdsim.workload.description.neuron import ALLOWED
 
 LINEAR = """
 from mimdsim.graph.neuron_parts import Model, Parts, decay, positive

@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.data.events import POLARITIES, Ints
+from mimdsim.base.errors import DataFileError
+from mimdsim.workload.data.events import POLARITIES, Ints, rank_in_run, refused
 from mimdsim.workload.data.files.event_columns import NpzStore, SampleFile, check_range
 
 TAXELS = 12
@@ -32,8 +31,7 @@ ARRAYS = ("taxel", "offset", "label")
 def inputs_of(levels: int) -> int:
     """Inputs of `levels` levels; raises DescriptionError for none, or more than there are distinct pressures."""
     if not 0 < levels < PRESSURES:
-        problem = f"'data.levels' is {levels}; source 'braille' needs 1 to {PRESSURES - 1}, for instance 63"
-        raise DescriptionError("workload data", [problem])
+        raise refused(f"'data.levels' is {levels}; source 'braille' needs 1 to {PRESSURES - 1}, for instance 63")
     return POLARITIES * TAXELS * levels
 
 
@@ -64,16 +62,9 @@ def crossings(pressures: Ints, *, levels: int) -> Ints:
     """Ascending keys row * inputs + id of one sample; the id is (polarity * 12 + taxel) * levels + level."""
     # how many levels a pressure has reached; going from 3 to 5 crosses levels 3 and 4
     band = pressures * (levels + 1) // PRESSURES
-    keys = [_level_keys(band[:-1], band[1:], levels, 0), _level_keys(band[1:], band[:-1], levels, 1)]
-    return np.sort(np.concatenate(keys))
-
-
-def _level_keys(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int64]:
-    """Keys row * inputs + id of the levels between `low` and `high` [rows, 12], where `high` is above."""
-    row, taxel = np.nonzero(high > low)
-    start, count = low[row, taxel], (high - low)[row, taxel]
-    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    polarity = 1 - off  # as elsewhere, 1 is ON
-    base = (row + 1) * inputs_of(levels) + (polarity * TAXELS + taxel) * levels + start
-    result: npt.NDArray[np.int64] = np.repeat(base, count) + within
-    return result
+    row, taxel = np.nonzero(band[1:] != band[:-1])
+    before, after = band[row, taxel], band[row + 1, taxel]
+    polarity = after > before  # as elsewhere, 1 is ON
+    first = (((row + 1) * POLARITIES + polarity) * TAXELS + taxel) * levels + np.minimum(before, after)
+    crossing = np.repeat(np.arange(row.size), np.abs(after - before))
+    return np.sort(first[crossing] + rank_in_run(crossing))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,19 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.base.identity import files_below
 from mimdsim.base.schema import build
-from mimdsim.workload.data import braille, choose, digits, dvs_gesture, event_file, nmnist, recorded, shd
-from mimdsim.workload.data.event_filters import Augmentation
-from mimdsim.workload.data.events import POLARITIES, EventUse, Ids, Subset, bin_nanoseconds, pack_rows, smaller_grid
+from mimdsim.workload.data import braille, digits, dvs_gesture, event_file, nmnist, shd, sources
+from mimdsim.workload.data.events import (
+    POLARITIES,
+    Augmentation,
+    EventUse,
+    Ids,
+    Subset,
+    bin_nanoseconds,
+    pack_rows,
+    refused,
+    smaller_grid,
+)
 from mimdsim.workload.data.files.hdf5 import shared_process
-from mimdsim.workload.data.generated import open_digits, open_randman, open_random
 from mimdsim.workload.data.values import Numbers, file_values, grey_images, random_values
 from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, STEADY, Data
 
@@ -29,74 +38,69 @@ Files = list[tuple[str, Path]]  # by their name below what the description names
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where samples come from. subsets: those to train on and then those to test on, which are read or made while they
-    are listed; files: what is read of the path that is given; classes, and of a camera or film the pixels of a side:
-    0 where the description says them; channels: what it has instead of pixels. numbers: samples of real numbers to
-    train on and to test on, by encoding.
+    """Where samples come from. opens: those to train on and then those to test on, by encoding, the usual first: of
+    events a `Subset`, which is read or made while it is listed, else `Numbers`; files: what is read of the path that is
+    given; classes, and of a camera or film the pixels of a side: 0 where the description says them; channels: what it
+    has instead of pixels.
     """
 
-    subsets: Callable[[Data, int], Iterator[Subset]] | None
-    files: Callable[[Path], Files] = lambda _: []
+    opens: Mapping[str, Callable[[Data, int], Iterable[Any]]]
+    files: Callable[[Data, Path], Files] = lambda *_: []
     classes: int = 0
     pixels: int = 0
     channels: str = ""
-    numbers: Mapping[str, Callable[[Data, int], list[Numbers]]] = field(default_factory=dict)
-
-    @property
-    def encodings(self) -> list[str]:
-        return [*(["events"] if self.subsets else []), *self.numbers]
 
 
-def _below(*suffixes: str) -> Callable[[Path], Files]:
-    return lambda folder: list(files_below(folder, suffixes))
+def _below(*suffixes: str) -> Callable[[Data, Path], Files]:
+    return lambda _, folder: list(files_below(folder, suffixes))
 
 
-def _speech(source: str, channels: str) -> Source:
-    def named(path: Path) -> Files:
-        return [(name, path / name) for name in shd.files(source)]
-
-    return Source(subsets=recorded.open_shd, files=named, classes=shd.CLASSES[source], channels=channels)
+def _speech(data: Data, folder: Path) -> Files:
+    return [(name, folder / name) for name in shd.files(data.source)]
 
 
-def _images(source: str) -> Source:
-    def packaged(_: Path) -> Files:
-        return digits.files(source)
-
-    grid = digits.COLLECTIONS[source].grid
-    numbers = {STEADY: grey_images}
-    return Source(subsets=open_digits, files=packaged, classes=digits.CLASSES, pixels=grid, numbers=numbers)
-
-
-def _event_files(path: Path) -> Files:
-    names = [f"{subset}{suffix}" for subset in choose.SUBSETS for suffix in event_file.SUFFIXES]
+def _event_files(_: Data, path: Path) -> Files:
+    names = [f"{subset}{suffix}" for subset in sources.SUBSETS for suffix in event_file.SUFFIXES]
     return [(name, path / name) for name in names] if path.is_dir() else [("", path)]
 
 
+def _recorded(parts: Callable[[Data], Iterator[sources.Part]], **about: Any) -> Source:
+    return Source(opens={"events": partial(sources.open_recordings, parts)}, **about)
+
+
 SOURCES = {
-    "digits": _images("digits"),
-    "mnist5k": _images("mnist5k"),
-    "nmnist": Source(subsets=recorded.open_nmnist, files=_below(".bin"), classes=nmnist.CLASSES, pixels=nmnist.PIXELS),
-    "shd": _speech("shd", "SHD has channels"),
-    "ssc": _speech("ssc", "SSC has channels"),
-    "dvs_gesture": Source(
-        subsets=recorded.open_dvs_gesture,
+    **{
+        name: Source(
+            opens={"events": sources.open_digits, STEADY: grey_images},
+            files=lambda data, _: digits.files(data.source),
+            classes=digits.CLASSES,
+            pixels=collection.grid,
+        )
+        for name, collection in digits.COLLECTIONS.items()
+    },
+    **{
+        name: _recorded(sources.shd_parts, files=_speech, classes=classes, channels=f"{name.upper()} has channels")
+        for name, classes in shd.CLASSES.items()
+    },
+    "nmnist": _recorded(sources.nmnist_parts, files=_below(".bin"), classes=nmnist.CLASSES, pixels=nmnist.PIXELS),
+    "dvs_gesture": _recorded(
+        sources.dvs_gesture_parts,
         files=_below(".txt", ".aedat", ".csv"),
         classes=dvs_gesture.CLASSES,
         pixels=dvs_gesture.PIXELS,
     ),
-    "braille": Source(
-        subsets=recorded.open_braille,
-        files=lambda path: [("", path)],
+    "braille": _recorded(
+        sources.braille_parts,
+        files=lambda _, path: [("", path)],
         classes=braille.CLASSES,
         channels="Braille has taxels",
     ),
-    "events": Source(subsets=recorded.open_events, files=_event_files),
-    "randman": Source(subsets=open_randman),
-    "random": Source(subsets=open_random, numbers={STEADY: random_values, "values": random_values}),
+    "events": _recorded(sources.event_parts, files=_event_files),
+    "randman": Source(opens={"events": sources.open_randman}),
+    "random": Source(opens={"events": sources.open_random, STEADY: random_values, "values": random_values}),
     "values": Source(
-        subsets=None,
-        files=lambda path: [("", path)],
-        numbers={STEADY: file_values, "values": file_values},
+        opens={STEADY: file_values, "values": file_values},
+        files=lambda _, path: [("", path)],
         channels="a file of values has inputs",
     ),
 }
@@ -172,12 +176,12 @@ class SpikeDataset:
 
 def encodings_of(source: str) -> list[str]:
     """What samples of a source can be, the usual first."""
-    return SOURCES[source].encodings
+    return [*SOURCES[source].opens]
 
 
 def source_files(data: Data) -> Files:
     """(name, path) of every file that a data source reads, those that are there."""
-    return SOURCES[data.source].files(with_home(data.path))
+    return SOURCES[data.source].files(data, with_home(data.path))
 
 
 def pixel_grid(data: Data) -> tuple[int, int] | None:
@@ -203,9 +207,9 @@ def input_shape(data: Data) -> tuple[int, int]:
         asked = f"'data.shift_pixels' is {data.shift_pixels}, but"
         if grid is None:
             instead = _no_pixels(data) or f"source '{data.source}' has no pixels"
-            raise _refused(f"{asked} {instead}; leave it out")
+            raise refused(f"{asked} {instead}; leave it out")
         if data.shift_pixels >= min(grid):
-            raise _refused(f"{asked} events are on {grid[0]} x {grid[1]} pixels; give 0 to {min(grid) - 1}")
+            raise refused(f"{asked} events are on {grid[0]} x {grid[1]} pixels; give 0 to {min(grid) - 1}")
     return shape
 
 
@@ -213,21 +217,21 @@ def _shape(data: Data) -> tuple[int, int]:
     source, given = SOURCES[data.source], [key for key in READERS if getattr(data, key)]
     for key in ("sensor", "levels"):
         if key in given and data.source not in READERS[key]:
-            raise _refused(f"'data.{key}' is for source '{READERS[key][0]}', not for '{data.source}'; leave it out")
+            raise refused(f"'data.{key}' is for source '{READERS[key][0]}', not for '{data.source}'; leave it out")
     if data.source not in WITH_PIXELS or (data.source == "events" and not data.sensor):
         filters = [key for key in ("crop", "denoise_seconds") if key in given]
         if filters:
-            raise _refused(*(f"'data.{key}' needs recordings with pixels; leave it out" for key in filters))
+            raise refused(*(f"'data.{key}' needs recordings with pixels; leave it out" for key in filters))
     sensor = event_file.sensor_of(data) if data.source == "events" else None
     described = [key for key in ("inputs", "classes") if key in given]
     if data.source in (*GENERATED, "values") and len(described) < 2:
         missing = [key for key in ("inputs", "classes") if key not in given]
-        raise _refused(*(f"'data.{key}' must be given for source '{data.source}'" for key in missing))
+        raise refused(*(f"'data.{key}' must be given for source '{data.source}'" for key in missing))
     if source.classes and described:
-        raise _refused(*(f"'data.{key}' is fixed by source '{data.source}'; leave it out" for key in described))
+        raise refused(*(f"'data.{key}' is fixed by source '{data.source}'; leave it out" for key in described))
     instead = f"{source.channels}, not pixels" if source.channels else _no_pixels(data)
     if data.grid and instead:
-        raise _refused(f"'data.grid' is {data.grid}, but {instead}; leave it out")
+        raise refused(f"'data.grid' is {data.grid}, but {instead}; leave it out")
     grid = pixel_grid(data)
     if grid is not None:
         return grid[0] * grid[1] * (sensor.polarities if sensor else POLARITIES), source.classes or data.classes
@@ -276,19 +280,17 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     Raises DataFileError for bad files, MissingExtra for a missing package, DescriptionError for what does not fit.
     """
     inputs, classes = input_shape(data)
-    source = SOURCES[data.source]
+    samples = SOURCES[data.source].opens[data.encoding]
     if data.encoding != "events":
-        train, test = (_of_numbers(part, inputs, classes) for part in source.numbers[data.encoding](data, seed))
+        train, test = (_of_numbers(part, inputs, classes) for part in samples(data, seed))
         return train, test
-    assert source.subsets is not None
     bin_nanoseconds(data.bin_seconds)  # refuses an impossible bin before any file is read
     grid = pixel_grid(data)
     augmentation = None
     if data.shift_pixels and grid is not None:
         augmentation = Augmentation(seed=seed, columns=grid[0], lines=grid[1], shift_pixels=data.shift_pixels)
     with shared_process():
-        subsets = source.subsets(data, seed)
-        train, test = (_list_spikes(data, subset, inputs, classes, progress) for subset in subsets)
+        train, test = (_list_spikes(data, subset, inputs, classes, progress) for subset in samples(data, seed))
     return replace(train, augmentation=augmentation), test
 
 
@@ -298,7 +300,7 @@ def _list_spikes(data: Data, subset: Subset, inputs: int, classes: int, progress
     Raises DescriptionError if they would be too large, DataFileError if recordings leave nothing to list.
     """
     samples = subset.labels.size
-    choose.refuse_too_large(data, samples)
+    sources.refuse_too_large(data, samples)
     shape = (samples, data.timesteps, data.input_capacity)
     ids = np.zeros(shape, np.uint16 if inputs <= 1 << 16 else np.int32)
     counts = np.zeros(shape[:2], np.int32)
@@ -311,7 +313,7 @@ def _list_spikes(data: Data, subset: Subset, inputs: int, classes: int, progress
         done += places.size
         if progress is not None:
             progress(done, samples)
-    recorded.refuse_unused(subset, data)
+    sources.refuse_unused(subset, data)
     labels = subset.labels.astype(np.int32)
     return SpikeDataset(
         ids=ids, counts=counts, labels=labels, inputs=inputs, classes=classes, surplus_events=surplus, use=subset.use
@@ -329,7 +331,3 @@ def _of_numbers(part: Numbers, inputs: int, classes: int) -> SpikeDataset:
         surplus_events=0,
         values=part.values,
     )
-
-
-def _refused(*problems: str) -> DescriptionError:
-    return DescriptionError("workload data", problems)

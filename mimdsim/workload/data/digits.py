@@ -114,8 +114,9 @@ def _event_keys(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int
         level = log_table[filmed // (_FRACTION * _FRACTION)]
         if not timestep:
             # Position 0 only sets what each pixel remembers: a level that its last event left anywhere within the
-            # threshold. Without that offset all pixels would fire at once where the path closes exactly.
-            memory = (level + _first_offsets(grid, threshold).reshape(grid, grid, 1)).ravel()
+            # threshold, the same in every film. Without that all would fire at once where the path closes exactly.
+            offsets = stream(0, "event camera", grid).integers(-(threshold // 2), threshold // 2, (grid, grid, 1))
+            memory = (level + offsets.astype(np.int32)).ravel()
             continue
         change = level.ravel() - memory
         fired = np.flatnonzero(np.abs(change) >= threshold)
@@ -126,12 +127,6 @@ def _event_keys(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int
         row = sample * timesteps + timestep - 1
         found.append((row * 2 + (sign > 0)) * (grid * grid) + pixel)
     return np.sort(np.concatenate(found))
-
-
-def _first_offsets(grid: int, threshold: int) -> npt.NDArray[np.int32]:
-    """int32[grid * grid]: how far each pixel's remembered level is from what it sees first, the same in every film."""
-    draw = stream(0, "event camera", grid).integers(-(threshold // 2), threshold // 2, grid * grid)
-    return draw.astype(np.int32)
 
 
 def saccade_path(timesteps: int) -> list[tuple[float, float]]:

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.data.events import POLARITIES, Events, Ints
+from mimdsim.base.errors import DataFileError
+from mimdsim.workload.data.events import POLARITIES, Events, Ints, refused
 from mimdsim.workload.data.files import event_columns
 from mimdsim.workload.data.files.event_columns import (
     MAX_TIME_SECONDS,
@@ -57,7 +58,7 @@ def sensor_of(data: Data) -> Sensor:
             f"1 to {MAX_PIXELS} pixels a side and 1 or {POLARITIES} polarities, together at most {MAX_UNITS}"
         )
     if problems:
-        raise DescriptionError("workload data", problems)
+        raise refused(*problems)
     if data.inputs:
         return Sensor(width=data.inputs, height=1, polarities=1, by_unit=True)
     width, height, polarities = data.sensor
@@ -101,14 +102,12 @@ class EventFile(SampleFile):
         bounds = {"x": sensor.width, "unit": sensor.width, "y": sensor.height, "p": sensor.polarities}
         for sample, first, (time, *where) in self._pieces([self._time, *self._places], chosen):
             check_range(self.path, self._time, time, most, first=first, sample=sample)
-            columns = {name: np.zeros(time.size, dtype=np.int64) for name in ("x", "y", "p")}
+            columns: dict[str, Any] = {name: np.zeros(time.size, np.int64) for name in ("x", "y", "polarity")}
             for name, values in zip(self._places, where, strict=True):
                 check_range(self.path, name, values, bounds[name] - 1, first=first, sample=sample)
-                columns["x" if name == "unit" else name] = values.astype(np.int64)
+                columns[{"unit": "x", "p": "polarity"}.get(name, name)] = values.astype(np.int64)
             yield Events(
-                x=columns["x"],
-                y=columns["y"],
-                polarity=columns["p"],
+                **columns,
                 t_microseconds=time.astype(np.int64) if whole else np.rint(time * 1e6).astype(np.int64),
                 width=sensor.width,
                 height=sensor.height,

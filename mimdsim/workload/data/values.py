@@ -10,21 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.errors import DataFileError
 from mimdsim.base.npz_reader import Member, NpzFile
 from mimdsim.base.rng import stream
-from mimdsim.workload.data import digits
-from mimdsim.workload.data.choose import (
-    MAX_LIST_BYTES,
-    SUBSETS,
-    choose_samples,
-    limits,
-    sample_counts,
-    split_samples,
-)
-from mimdsim.workload.data.events import Ints
+from mimdsim.workload.data.events import Ints, refused
 from mimdsim.workload.data.files.event_columns import MAX_SAMPLES
-from mimdsim.workload.data.recorded import path_of
+from mimdsim.workload.data.sources import MAX_LIST_BYTES, SUBSETS, cut_samples, digit_images, path_of, sample_counts
 from mimdsim.workload.description.sections import STEADY, Data
 
 LAYOUT = "an NPZ file of values and labels (docs/event-format.md)"
@@ -35,12 +26,6 @@ class Numbers(NamedTuple):
 
     values: npt.NDArray[np.float32]
     labels: Ints
-
-
-def digit_images(data: Data, seed: int) -> list[digits.Images]:
-    """Training and test images of `digits` or `mnist5k`, split by seed."""
-    images = digits.load_images(data.source)
-    return [images.some(chosen) for chosen in split_samples(images.labels, data, seed)]
 
 
 def grey_images(data: Data, seed: int) -> list[Numbers]:
@@ -77,16 +62,10 @@ def file_values(data: Data, seed: int) -> list[Numbers]:
     if not np.isfinite(values).all():
         sample = int(np.argwhere(~np.isfinite(values))[0, 0])
         raise DataFileError(file.path, f"'values' of sample {sample} are not all finite")
-    if split is None:
-        parts = [*split_samples(labels, data, seed)]
-    else:
-        parts = []
-        for number, (name, limit) in enumerate(zip(SUBSETS, limits(data), strict=True)):
-            members_of = np.flatnonzero(split == number)
-            if not members_of.size:
-                raise DataFileError(file.path, f"'split' has no {number}, so there is no {name} sample")
-            parts.append(members_of[choose_samples(labels[members_of], limit, seed, name)])
-    return [Numbers(values[chosen], labels[chosen]) for chosen in parts]
+    for number, name in enumerate(SUBSETS):
+        if split is not None and not (split == number).any():
+            raise DataFileError(file.path, f"'split' has no {number}, so there is no {name} sample")
+    return [Numbers(values[chosen], labels[chosen]) for chosen in cut_samples(labels, split, data, seed).values()]
 
 
 def sample_shape(data: Data) -> tuple[int, ...]:
@@ -134,7 +113,4 @@ def _refuse_too_large(data: Data, samples: int) -> None:
     wanted = samples * math.prod(sample_shape(data)) * 4
     if wanted > MAX_LIST_BYTES:
         shape = " x ".join(f"{extent:,}" for extent in (samples, *sample_shape(data)))
-        raise DescriptionError(
-            "workload data",
-            [f"{shape} values are {wanted:,} bytes, over {MAX_LIST_BYTES:,}; lower 'data.train_samples'"],
-        )
+        raise refused(f"{shape} values are {wanted:,} bytes, over {MAX_LIST_BYTES:,}; lower 'data.train_samples'")

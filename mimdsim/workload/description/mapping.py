@@ -149,11 +149,8 @@ def write_mapping_file(
     path: Path, options: MappingOptions, network: SpikingNetwork, *, title: str, workload: str, machine: str
 ) -> None:
     """Write all options of a mapping, as a whole or not at all."""
-    table = {
-        "title": title,
-        "workload": workload,
-        "machine": machine,
-        "layers": {layer.name: layer.neurons for layer in network.layers},
-        "mapping": options.model_dump(mode="json"),
-    }
-    write_atomically(path, toml_text(table, comment=f"mimdsim run {workload} {machine} --mapping {path.name}"))
+    layers = {layer.name: layer.neurons for layer in network.layers}
+    file = MappingFile(title=title, workload=workload, machine=machine, layers=layers, mapping=options)
+    write_atomically(
+        path, toml_text(file.model_dump(mode="json"), comment=f"mimdsim run {workload} {machine} --mapping {path.name}")
+    )

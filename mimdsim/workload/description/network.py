@@ -22,8 +22,15 @@ from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape, pixel_grid
 from mimdsim.workload.description.neuron import neurons_of
-from mimdsim.workload.description.recipe import TrainingRecipe, loss_of
-from mimdsim.workload.description.sections import ConvolutionKeys, Data, Network, PoolKeys, sum_of
+from mimdsim.workload.description.sections import (
+    ConvolutionKeys,
+    Data,
+    Network,
+    PoolKeys,
+    TrainingRecipe,
+    loss_of,
+    sum_of,
+)
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
 
@@ -35,11 +42,11 @@ def network_of(workload: Workload) -> SpikingNetwork:
         layers, delay = imported_layers(workload, network)
         network = replace(network, layers=layers, delay=delay)
     training = workload.training
-    frozen, pruned = (
-        _named(network.layers, key, getattr(training, key)) if getattr(training, key) else ()
-        for key in ("frozen", "pruned")
+    return replace(
+        network,
+        frozen=_named(network.layers, "frozen", training.frozen),
+        pruned=_named(network.layers, "pruned", training.pruned),
     )
-    return replace(network, frozen=frozen, pruned=pruned) if frozen or pruned else network
 
 
 def described_network(workload: Workload) -> SpikingNetwork:
@@ -89,6 +96,11 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 norm=_norm(network, index),
             )
         )
+    threshold_schedule = ThresholdSchedule(
+        start=training.second_threshold_start,
+        share=training.second_threshold_share,
+        output=training.second_threshold_output,
+    )
     return SpikingNetwork(
         layers=tuple(layers),
         timesteps=workload.data.timesteps,
@@ -99,7 +111,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
         logit_scale=training.logit_scale,
         optimiser=optimiser_of(training),
         loss=loss_of(training, network.neurons_per_class),
-        threshold_schedule=threshold_schedule_of(training),
+        threshold_schedule=threshold_schedule if training.second_threshold_share else None,
         largest_gradient_norm=training.largest_gradient_norm,
         delay=network.delay,
     )
@@ -186,17 +198,6 @@ def optimiser_of(training: TrainingRecipe) -> Optimiser:
         weight_decay=training.weight_decay,
         scheduled=training.schedule != "constant",
         **training.constants,
-    )
-
-
-def threshold_schedule_of(training: TrainingRecipe) -> ThresholdSchedule | None:
-    """How the second threshold moves, or None if it is constant."""
-    if not training.second_threshold_share:
-        return None
-    return ThresholdSchedule(
-        start=training.second_threshold_start,
-        share=training.second_threshold_share,
-        output=training.second_threshold_output,
     )
 
 

@@ -21,7 +21,6 @@ from mimdsim.machine import list_machines
 from mimdsim.workload.data.dataset import change_source, encodings_of, source_files
 from mimdsim.workload.description.mapping import MappingOptions, check_layers, read_mapping_file
 from mimdsim.workload.description.neuron import change_neuron, neurons_of
-from mimdsim.workload.description.recipe import TrainingRecipe, loss_of
 from mimdsim.workload.description.sections import (
     FILE_SOURCES,
     IMAGE_SOURCES,
@@ -30,7 +29,9 @@ from mimdsim.workload.description.sections import (
     STEADY,
     Data,
     Network,
+    TrainingRecipe,
     check_sources,
+    loss_of,
 )
 from mimdsim.workload.description.unread import unread_keys
 

@@ -18,8 +18,7 @@ from hostile.limits import one_process
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import braille, dvs_gesture, nmnist, shd
 from mimdsim.workload.data.event_file import EventFile, Sensor
-from mimdsim.workload.data.event_filters import crop_centre, denoise
-from mimdsim.workload.data.events import Events
+from mimdsim.workload.data.events import Events, crop_centre, denoise
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
 

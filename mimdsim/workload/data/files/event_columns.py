@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -104,12 +102,9 @@ class NpzStore:
 
     def pieces(self, names: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Iterator[list[Values]]:
         """As `ColumnStore`; finally each column is read to its end, which verifies the archive's checksums."""
-        with contextlib.ExitStack() as stack:
-            readers = [stack.enter_context(self._file.reader(self._members[name])) for name in names]
-            for first, stop in ranges:
-                yield [plain_values(reader.read(first, stop)) for reader in readers]
-            for reader in readers:
-                reader.finish()
+        columns = [self._file.pieces(self._members[name], ranges) for name in names]
+        for values in zip(*columns, strict=True):
+            yield [plain_values(each) for each in values]
 
 
 def _check_member(member: Member, width: int) -> None:
@@ -213,9 +208,7 @@ class SampleFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *about: object) -> None:
         self._store.close()
 
     def _open(self) -> None:
@@ -281,8 +274,8 @@ class SampleFile:
     ) -> Iterator[tuple[int, int, list[Values]]]:
         """(sample, its first entry, its entries of every column) of samples in ascending order, one in memory at once;
         `width` entries of a column belong together."""
-        ranges = [tuple(int(edge) * width for edge in self.offsets[sample : sample + 2]) for sample in chosen]
-        pieces = self._store.pieces(names, [(first, stop) for first, stop in ranges])
-        # Not strict: exhausting the pieces lets an archive verify its checksums.
-        for place, values in enumerate(pieces):
-            yield chosen[place], ranges[place][0], values
+        edges = (self.offsets * width).tolist()
+        ranges = [(edges[sample], edges[sample + 1]) for sample in chosen]
+        # strict: exhausting the pieces lets an archive verify its checksums
+        for sample, (first, _), values in zip(chosen, ranges, self._store.pieces(names, ranges), strict=True):
+            yield sample, first, values
