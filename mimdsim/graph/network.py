@@ -320,6 +320,25 @@ class SpikingNetwork:
         return "-".join(str(width) for width in (self.inputs, *(layer.neurons for layer in self.layers)))
 
     @property
+    def summary(self) -> str:
+        """The title, with what is not as in a chain of layers of published neurons that send lists: '30-24-6 (leaky,
+        batch norm, dense spikes)'."""
+        written = "neurons that are written out"  # named after their layers
+        names = (layer.neuron.model for layer in self.layers)
+        models = [*dict.fromkeys(written if name.startswith("neuron_of_") else name for name in names)]
+        said = {
+            ", ".join(models): models != ["lif"],
+            "convolutions": any(layer.convolution for layer in self.layers),
+            "recurrent": any(layer.recurs for layer in self.layers),
+            "batch norm": any(layer.norm for layer in self.layers),
+            "dropout": any(layer.dropout for layer in self.layers),
+            "dense spikes": self.spikes == "dense",
+            "input of numbers": self.encoding != "events",
+        }
+        found = ", ".join(text for text, holds in said.items() if holds and text)
+        return f"{self.title} ({found})" if found else self.title
+
+    @property
     def parameters(self) -> dict[str, Parameter]:
         """All parameters by name, the weights of all layers first; running averages among them."""
         every = (parameter for layer in self.layers for parameter in layer.parameters)

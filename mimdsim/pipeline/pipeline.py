@@ -168,7 +168,7 @@ def _timed(
         seed=workload.seed,
         workload=workload.name,
         workload_title=workload.title,
-        network=network.title,
+        network=network.summary,
         timesteps=network.timesteps,
         batch=network.batch,
         tiled=retime(compiled, machine, log.activity),
