@@ -22,7 +22,16 @@ from mimdsim.base.rng import stream
 from mimdsim.execution import initial_weights
 from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
 from mimdsim.graph.convolution import Patches, Planes, Window, pixels_of
-from mimdsim.graph.names import INPUT, LABELS, LEARNING_RATE, TRAINING_STEP, listed, random_name, weights_of
+from mimdsim.graph.names import (
+    INPUT,
+    LABELS,
+    LEARNING_RATE,
+    TRAINING_STEP,
+    delay_width_of,
+    listed,
+    random_name,
+    weights_of,
+)
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.spikes import STATE_BITS
 
@@ -100,6 +109,12 @@ def drawn_inputs(
         if name in of_planes:  # a few weights, shared by all positions: by chance none of these would fire, or all
             bias = 0.02 + offset - drawn.mean(axis=0)
         values[name] = _dyadic(drawn + bias)
+    for layer in network.layers:
+        if layer.delays:  # halfway between two ages, or at one: a width this small makes shares of exactly 1/2, or 1
+            ages, whole = layer.delays.ages, draw.ties or draw.groups
+            number = random.integers(0, ages - (not whole), (layer.inputs, layer.neurons))
+            values[layer.parameters[1].name] = (number + 0.5 * (not whole)).astype(np.float32)
+            values[delay_width_of(layer.name)] = np.full(1, 2.0**-4, np.float32)
     if draw.groups:
         _group(network, values, random)
     if draw.ties:
@@ -187,7 +202,7 @@ def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.ra
         same = np.arange(rows)[:, None] % groups == np.arange(columns) % groups
         share = random.uniform(0.75, 1.25, same.shape) * np.where(same, 1.0, -GROUP_APART)
         values[layer.parameters[0].name] = _dyadic(lifted * share)
-        for other in layer.parameters[1:]:
+        for other in (each for each in layer.parameters[1:] if each.role != "delay"):
             values[other.name] = _dyadic(GROUP_APART * values[other.name])
         most = layer.selection.capacity
 

@@ -37,7 +37,7 @@ def _whole_or_part(name: str, shared: bool) -> str:
     return f"read {name}[:, {':' if shared else 'start:stop'}]"
 
 
-def _by_runs(compute: Callable[..., None], cut: Sequence[bool]) -> Callable[..., None]:
+def by_runs(compute: Callable[..., None], cut: Sequence[bool]) -> Callable[..., None]:
     """`compute` on the columns of every vertex in turn: of the arrays that are `cut`."""
 
     def table(*given: Any) -> None:
@@ -65,7 +65,7 @@ def coefficients(about: Coefficients | SharedRow) -> Codelet:
     return on_loops(
         f"Coefficients({about.model})",
         "; ".join(fields),
-        _by_runs(compute, [True, *(not one for one in shared)]),
+        by_runs(compute, [True, *(not one for one in shared)]),
         {"neurons": each},
         COUNTED,
         scalars=2,
@@ -92,7 +92,7 @@ def constant_gradient(about: ConstantGradient) -> Codelet:
     return on_loops(
         "ConstantGradient",
         "; ".join(fields),
-        _by_runs(compute, [True] * len(fields)),
+        by_runs(compute, [True] * len(fields)),
         {"neurons": each},
         COUNTED,
         scalars=2,

@@ -66,21 +66,33 @@ class Lowering(Layout):
         """
         self.inputs[name] = self.numbers(name, shape, category, layer, persistent=True)
         self.storage[name] = (name,)
-        if category != MOMENTS and self.copies_of(layer) > 1 and name not in self.alone:
-            copies = range(self.copies_of(layer))
-            everywhere = in_bands(1, ((0, shape[1], self.weights_of_copy(layer, copy, shape[0], 1)) for copy in copies))
-            used = self.variable(f"{name}.copies", shape, "float32", everywhere, category)
-            self.kept[used] = name
-            self.storage[name] = (used,)
-            trees, groups = self.trees(layer, shape[0]), self.chips_of_shares(layer)
-            relay = trees.relay(groups, self.placement.chips) if trees.steps > 1 else None
-            self.copies("share weights", "copy", Copy(source=name, target=used, relay=relay), layer=layer)
+        if category != MOMENTS and name not in self.alone | self.before_timesteps:
+            self.storage[name] = (self.on_every_copy(name, shape, category, layer),)
+
+    def on_every_copy(self, name: str, shape: tuple[int, int], category: str, layer: str) -> str:
+        """The variable that holds whole weights with each of several copies of a layer, which keep shares of them."""
+        if self.copies_of(layer) == 1:
+            return name
+        copies = range(self.copies_of(layer))
+        everywhere = in_bands(1, ((0, shape[1], self.weights_of_copy(layer, copy, shape[0], 1)) for copy in copies))
+        used = self.variable(f"{name}.copies", shape, "float32", everywhere, category)
+        self.kept[used] = name
+        trees, groups = self.trees(layer, shape[0]), self.chips_of_shares(layer)
+        relay = trees.relay(groups, self.placement.chips) if trees.steps > 1 else None
+        self.copies("share weights", "copy", Copy(source=name, target=used, relay=relay), layer=layer)
+        return used
 
     def accumulate(self, gradient: Operation, add: Operation) -> str:
         """The variable that `add` adds a gradient to, which its sum is left in."""
         (total,) = (name for name in add.inputs if name not in gradient.outputs)
         self.storage[add.outputs[0]] = self.storage[total]
         return self.storage[total][0]
+
+    @property
+    def before_timesteps(self) -> set[str]:
+        """Parameters that only what is worked out before the timesteps reads."""
+        layers = (layer for layer in self.network.layers if layer.delays)
+        return {each.name for layer in layers for each in layer.parameters if each.role in ("weights", "delay")}
 
     # ---- supersteps
 

@@ -28,7 +28,8 @@ class FoldedNetwork:
         held = {name: executor.arrays[executor.program.inputs[name]] for name in network.parameters}
         self.network = inference_network(network, network.batch)
         self._graph = inference_graph(self.network)
-        self._given: dict[str, Any] = folded(network.layers, held)
+        self._given: dict[str, Any] = {**folded(network.layers, held)}
+        self._given |= dict.fromkeys(self.network.delay_widths, np.float32(0))
         self._made: dict[str, Any] = {}
 
     def width(self, name: str) -> int:

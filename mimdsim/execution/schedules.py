@@ -13,7 +13,7 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.execution.engines import Runner
 from mimdsim.execution.execute import Executor
 from mimdsim.graph import SpikingNetwork
-from mimdsim.graph.names import LEARNING_RATE
+from mimdsim.graph.names import LEARNING_RATE, delay_width_of
 
 RISING_SHARE, FIRST_DIVISOR, LAST_DIVISOR = 0.3, 25.0, 1e4  # of "one_cycle": the defaults of PyTorch's OneCycleLR
 
@@ -72,6 +72,9 @@ def scheduled_values(
             number = target if rate is None else rate.at(training_step, total, target, per_epoch)
         elif name in network.kept_shares:
             number = target
+        elif name in network.delay_widths:
+            every = {delay_width_of(layer.name): layer.delays for layer in network.layers if layer.delays}
+            number = every[name].at(training_step)
         else:
             assert network.threshold_schedule is not None
             number = network.threshold_schedule.at(training_step, target)

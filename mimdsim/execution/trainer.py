@@ -75,11 +75,14 @@ def initial_weights(
     without the offset, which would make a layer drive itself; biases start at zero (our choice: the authors have
     neither). Constants of neurons start as described; gains and running variances of batch norms at one, running means
     at zero. Everything that a layer of recurrent cells has is uniform in +-scale/sqrt(neurons), as in PyTorch, and the
-    rows of cells start from their parameter.
+    rows of cells start from their parameter. Delays are uniform over the ages.
     """
     weights = {}
     for layer in network.layers:
         starts = {"weights": (scale, layer.fan_in, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
+        if layer.delays:  # anywhere between the youngest and the oldest
+            middle = (layer.delays.ages - 1) / 2
+            starts["delay"] = (middle, 6, middle)
         for parameter in layer.parameters:
             drawn = np.full(parameter.shape, 1.0 if parameter.role in ("gain", "variance") else 0.0)
             factor, fan_in, more = starts.get(parameter.role, (0.0, 1, 0.0))
@@ -436,8 +439,8 @@ def evaluate(given: Runner, network: SpikingNetwork, data: Samples, indices: np.
     runner = folded_runner(given, network) if network.averages else given
     chosen = np.arange(len(data.labels)) if indices is None else indices
     right = 0
-    if network.kept_shares and runner is given:
-        runner.write({name: np.ones(1, np.float32) for name in network.kept_shares})
+    if runner is given:
+        runner.write({name: np.full(1, number, np.float32) for name, number in network.without_learning.items()})
     for first in range(0, len(chosen), network.batch):
         part = chosen[first : first + network.batch]
         labels = load_batch(runner, data, np.resize(part, network.batch))

@@ -55,6 +55,8 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
         if layer.cell:
             problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
+        if layer.delays:
+            problems.append(f"layer '{layer.name}': delays that are learned do not run as whole tensors{instead}")
         if any(each.also for each in layer.sources):
             problems.append(f"layer '{layer.name}': a sum of spikes does not run as whole tensors{instead}")
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}

@@ -100,7 +100,7 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         executor.write(self._spike_lists(spikes) | {LABELS: np.zeros(network.batch, np.int32)})
         executor.write(scheduled_values(network, None, 0, 1))
         if not training:
-            executor.write({name: np.ones(1, np.float32) for name in network.kept_shares})
+            executor.write({name: np.full(1, at, np.float32) for name, at in network.without_learning.items()})
         if TRAINING_STEP in executor.inputs:
             executor.write({TRAINING_STEP: np.array([turn + 1])})
         draw_randomness(executor, self.workload.seed, turn)

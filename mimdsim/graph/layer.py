@@ -11,6 +11,7 @@ from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.delays import Delays
 from mimdsim.graph.dropout import PER
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
 from mimdsim.graph.names import Parameter, aged, before, coefficient_of, spikes_of
@@ -59,7 +60,7 @@ class Layer:
     neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
     or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
     `reset_unread` where they would spike, though nobody reads those spikes.
-    Raises MappingError for an unknown choice.
+    delays: of every weight, learned with it. Raises MappingError for an unknown choice.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Layer:
     dropout: float = 0.0
     dropout_per: str = "timestep"
     norm: BatchNorm | None = None
+    delays: Delays | None = None
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -102,6 +104,19 @@ class Layer:
             )
         if self.convolution is not None:
             self._check_convolution(self.convolution)
+        if self.delays is not None:
+            self._check_delays()
+
+    def _check_delays(self) -> None:
+        what = ""
+        if len(self.sources) > 1 or any(each.also for each in self.sources):
+            what = "a layer with them reads one source: name one in network.sources"
+        elif self.convolution or self.cell:
+            what = "convolutions and cells have none: leave network.delays out"
+        elif self.dropout:
+            what = "dropout would draw for each age of a spike anew: set network.dropout = 0.0 there"
+        if what:
+            raise MappingError(f"layer '{self.name}': network.delays: {what}")
 
     def _check_cell(self, cell: Cell) -> None:
         what = ""
@@ -205,7 +220,7 @@ class Layer:
             Parameter(layer=self.name, role="weights", shape=(each.neurons, self.gates * self.neurons), source=label)
             for each, label in list(zip(self.sources, labels_of(self.sources), strict=True))[1:]
         )
-        shapes = {}
+        shapes = {"delay": (self.inputs, self.neurons)} if self.delays else {}
         if self.recurs:
             shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
         if self.bias or self.norm:
@@ -225,6 +240,14 @@ class Layer:
             for each in self.learned
         )
         return weights, *also, *others, *learned
+
+    @property
+    def matrices(self) -> tuple[Parameter, ...]:
+        """The weights of what it reads, source by source; where delays are learned, what follows from them for each
+        age before the timesteps, which is no parameter."""
+        weights = tuple(each for each in self.parameters if each.role == "weights")
+        ages = range(self.delays.ages if self.delays else 0)
+        return tuple(replace(weights[0], source=f"delay{age}") for age in ages) or weights
 
     @property
     def fan_in(self) -> int:

@@ -29,10 +29,10 @@ class Parameter:
     """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', a
     'constant' of its neurons, or of its batch norm the 'gain' and the running averages, 'mean' and 'variance'.
 
-    Of cells with gates, with as many columns for each gate; these have a 'recurrent_bias' too, and rows of their own.
-    One number per neuron is a row [1, neurons], one for the layer [1, 1]. source: of weights from a further layer that
-    it reads, or 'input', with its age where the layer reads others of it. constant: which, by the name of the model's
-    parameter.
+    Where delays are learned, 'delay' is that of every weight. Of cells with gates, with as many columns for each gate;
+    these have a 'recurrent_bias' too, and rows of their own. One number per neuron is a row [1, neurons], one for the
+    layer [1, 1]. source: of weights from a further layer that it reads, or 'input', with its age where the layer reads
+    others of it. constant: which, by the name of the model's parameter.
     """
 
     layer: str
@@ -110,6 +110,11 @@ def mask_of(layer: str, source: str) -> str:
 def random_name(layer: str) -> str:
     """The graph input that holds the state of a layer's generator, one whole number below 2^32 per sample."""
     return f"random.{layer}"
+
+
+def delay_width_of(layer: str) -> str:
+    """The graph input that holds how far a layer's weights reach around their delays; 0 where nothing is learned."""
+    return f"delay_width.{layer}"
 
 
 def every_of(layer: str, row: str) -> str:

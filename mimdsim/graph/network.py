@@ -35,6 +35,7 @@ from mimdsim.graph.names import (
     before,
     coefficient_of,
     current_now,
+    delay_width_of,
     every_of,
     gradient_of,
     keep_of,
@@ -135,6 +136,17 @@ class SpikingNetwork:
                     f"layer '{layer.name}' reads '{aged(INPUT, each.lag)}', of an input that is the same in every "
                     "timestep: leave the age out"
                 )
+        if layer.delays and self.steady_input and INPUT in {each.name for each in self.terms(layer)}:
+            raise MappingError(
+                f"layer '{layer.name}': network.delays of an input that is the same in every timestep do nothing: "
+                "leave them out"
+            )
+        oldest = max(each.lag or 0 for each in self.sources(layer))
+        if layer.delays and oldest >= self.timesteps:
+            raise MappingError(
+                f"layer '{layer.name}': network.delays: spikes would be {oldest} timesteps old, of {self.timesteps}: "
+                f"at most {layer.delays.ages - 1 - oldest + self.timesteps} ages"
+            )
         self._check_ages(layer)
         self._check_sums(layer)
 
@@ -277,7 +289,8 @@ class SpikingNetwork:
             lag = lags.get(each.name, 1) if each.lag is None else each.lag
             return replace(each, lag=lag, also=tuple(map(dated, each.also)))
 
-        return tuple(map(dated, every))
+        ages = range(layer.delays.ages if layer.delays else 1)
+        return tuple(replace(each, lag=(each.lag or 0) + age) for each in map(dated, every) for age in ages)
 
     def terms(self, layer: Layer) -> tuple[Source, ...]:
         """Whatever a layer reads, by itself or in a sum."""
@@ -287,7 +300,17 @@ class SpikingNetwork:
     def scheduled(self) -> dict[str, float]:
         """Graph inputs that are scalars the host writes before every training step, with the value each tends to."""
         rate = {LEARNING_RATE: self.optimiser.learning_rate} if self.optimiser.scheduled else {}
-        return self.moving_thresholds | self.kept_shares | rate
+        return self.moving_thresholds | self.kept_shares | self.delay_widths | rate
+
+    @property
+    def delay_widths(self) -> dict[str, float]:
+        """Graph inputs that hold how far weights reach around delays that are learned, with what each tends to."""
+        return {delay_width_of(layer.name): layer.delays.final_width for layer in self.layers if layer.delays}
+
+    @property
+    def without_learning(self) -> dict[str, float]:
+        """What scheduled inputs are where nothing is learned: nothing is dropped, delays are rounded."""
+        return dict.fromkeys(self.kept_shares, 1.0) | dict.fromkeys(self.delay_widths, 0.0)
 
     @property
     def kept_shares(self) -> dict[str, float]:
@@ -529,10 +552,10 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
         if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
             body.declare(Value(name=name, shape=(), layer=layer.name))
     for layer in weighted:
-        body.declare(layer.parameters[0].value)
+        body.declare(layer.matrices[0].value)
     here = {layer.name for layer in (*layers, *weighted)}
     outside = {(each[0].name, role) for each in network.stretches[1:] for role in OF_NORM}
-    for name, parameter in network.parameters.items():
+    for name, parameter in _in_timesteps(network).items():
         known = name in body.values or parameter.constant or (parameter.layer, parameter.role) in outside
         if parameter.layer in here and not known:
             body.declare(parameter.value)
@@ -542,6 +565,18 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
     for layer in layers:
         for age in range(1, network.oldest(network.layers.index(layer)) + 1):
             body.declare(replace(_spikes(network, before(spikes_of(layer.name), age), layer), shift=-age))
+
+
+def _in_timesteps(network: SpikingNetwork) -> dict[str, Parameter]:
+    """What layers work with in a timestep: parameters, but matrices in place of those that they follow from."""
+    found: dict[str, Parameter] = {}
+    of = {layer.name: layer for layer in network.layers}
+    for name, parameter in network.parameters.items():
+        if of[parameter.layer].delays and parameter.role in ("weights", "delay"):
+            found |= {each.name: each for each in of[parameter.layer].matrices}
+        else:
+            found[name] = parameter
+    return found
 
 
 def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], stacked: tuple[str, ...]) -> Scan:
@@ -555,7 +590,8 @@ def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], 
     sequences += [name for name, per in masks.items() if per == "timestep"]
     for_sequence = (name for name, per in masks.items() if per == "sequence")
     whole = len(network.stretches) == 1
-    every = (name for name, parameter in network.parameters.items() if parameter.trained and not parameter.constant)
+    given = _in_timesteps(network).items()
+    every = (name for name, each in given if each.trained and not each.constant)
     parameters = (name for name in every if whole or name in read)
     coefficients = (name for layer in network.layers for name in _coefficients_of(layer) if name in read)
     thresholds = (name for name in network.moving_thresholds if name in body.values)
@@ -668,7 +704,7 @@ def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
     sources = [_read(body, network, layer, *each) for each in zip(read, labels_of(read), strict=True)]
     product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
     current = ""
-    for source, weights in zip(sources, layer.parameters, strict=False):
+    for source, weights in zip(sources, layer.matrices, strict=True):
         more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=layer.name)
         current = (
             body.one("add", (current, more), f"current.{weights.short}.sum", layer=layer.name) if current else more
@@ -745,6 +781,18 @@ def _coefficients_of(layer: Layer) -> tuple[str, ...]:
     )
 
 
+def _add_delayed_weights(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> None:
+    """The weights at every age, before the timesteps."""
+    for layer in network.layers:
+        names = tuple(each.name for each in layer.matrices)
+        if layer.delays and names[0] in scan.constants:
+            held = [build.declare(each.value) for each in layer.parameters if each.role in ("weights", "delay")]
+            held.append(build.declare(Value(name=delay_width_of(layer.name), shape=(), layer=layer.name)))
+            name = f"delayed.{layer.name}"
+            about = layer.delays
+            build.add("delayed_weights", tuple(held), name, layer=layer.name, attributes=about, names=names)
+
+
 def _add_coefficients(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> None:
     """What follows from the constants that are learned, before the timesteps."""
     for layer in network.layers:
@@ -797,10 +845,12 @@ def _add_scan(build: GraphBuilder, network: SpikingNetwork, scan: Scan, sequence
     """Append a scan, whose sequences are known by what they are in its body; returns what it stacks."""
     made = _add_masks(build, network, scan)
     follow = {name for layer in network.layers for name in _coefficients_of(layer)}
+    follow |= {each.name for layer in network.layers if layer.delays for each in layer.matrices}
     for constant in scan.constants:
         if constant not in made and constant not in follow:
             build.declare(scan.body.value(constant))
     _add_coefficients(build, network, scan)
+    _add_delayed_weights(build, network, scan)
     starts = []
     reference = weights_of(network.layers[0].name)
     for carry in scan.carries:

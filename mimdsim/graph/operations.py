@@ -21,6 +21,7 @@ import numpy as np
 
 from mimdsim.graph.batch_norm import BATCH_NORM
 from mimdsim.graph.convolution import CONVOLUTION
+from mimdsim.graph.delays import DELAYS
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.dropout import DROPOUT
 from mimdsim.graph.elementwise import ELEMENTWISE
@@ -107,7 +108,7 @@ def _stack(items: list[Any]) -> Any:
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
 FAMILIES = (
     *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *BATCH_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS),
-    *(*LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
+    *(*DELAYS, *LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
 )
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 

@@ -28,6 +28,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("training", "frozen", []),
     ("training", "pruned", {}),
     ("network", "convolutions", {}),
+    ("network", "delays", {}),
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),
     ("network", "learned", {}),

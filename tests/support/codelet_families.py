@@ -7,6 +7,7 @@ from typing import Any
 
 from mimdsim.codelets import (
     cells,
+    delays,
     dense,
     elementwise,
     fan_in,
@@ -30,7 +31,7 @@ from mimdsim.program import Codelet
 
 MODULES = (
     *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
-    *(dense, losses, training, elementwise, products, planes, cells, learned_constants),
+    *(dense, losses, training, elementwise, products, planes, cells, learned_constants, delays),
 )
 BOXES = ("boxes", "boxes of states")
 OVER: dict[str, Any] = {"planes": Planes(channels=3, height=12, width=12)}
@@ -60,6 +61,7 @@ MADE = {
         *(cells.affine(scales, shifts) for scales in (False, True) for shifts in (False, True)),
         *(cells.affine(True, False, 0), cells.function("tanh", 0)),
     ),
+    delays: (delays.delayed_weights(2), delays.delayed_weights_gradient(2)),
     learned_constants: (
         *(learned_constants.coefficients(each) for each in LEARNED),
         *(

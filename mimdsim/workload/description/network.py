@@ -15,6 +15,7 @@ from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
+from mimdsim.graph.delays import Delays
 from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
@@ -94,6 +95,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 dropout=network.of_layer("dropout", index),
                 dropout_per=network.dropout_per,
                 norm=_norm(network, index),
+                delays=Delays(**network.delays[name].model_dump()) if name in network.delays else None,
             )
         )
     threshold_schedule = ThresholdSchedule(

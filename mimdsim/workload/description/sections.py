@@ -101,6 +101,17 @@ class ConvolutionKeys(Section):
     planes: tuple[Extent, Extent, Extent] | None = None
 
 
+class DelayKeys(Section):
+    """Delays that a layer learns, one for every weight: 0 to `ages` - 1 timesteps more than the age at which it reads
+    its source. A weight is spread over the ages as a Gaussian of `width` timesteps around its delay, which shrinks over
+    `training_steps` to `final_width`, exponentially (0: is that from the first). Tests round delays."""
+
+    ages: int = Field(gt=1, le=1024)
+    width: float = Field(default=0.5, gt=0, le=1e6)
+    final_width: float = Field(default=0.5, gt=0, le=1e6)
+    training_steps: int = Field(default=0, ge=0, le=1 << 31)
+
+
 class CellKeys(Section):
     """Neurons by equations of a timestep, each 'name = expression': docs/neurons.md. `parameters`: numbers that they
     name; `learned`: those that every neuron has of its own and trains, and where they start; `shared`: the learned ones
@@ -133,7 +144,8 @@ class Network(Section):
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
     default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
     source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
-    "hidden0 + hidden1" are the dense spikes of both added up, which must be as many, with one matrix of weights.
+    `delays`: by layer, delays of its weights that are learned. "hidden0 + hidden1" are the dense spikes of both added
+    up, which must be as many, with one matrix of weights.
     `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
     reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
     grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over
@@ -177,6 +189,7 @@ class Network(Section):
         default_factory=dict, max_length=MAX_LAYERS
     )
     convolutions: dict[str, ConvolutionKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
+    delays: dict[str, DelayKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
     delay: Literal[0, 1] = 1
     bias: OneOrMore[bool] = False
     dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
@@ -385,7 +398,7 @@ def sum_of(text: str) -> list[tuple[str, int | None]]:
 def check_sources(network: Network) -> None:
     """Raises MappingError for layers that are not there, or cannot be read."""
     known = ("input", *network.layers)
-    for key in ("convolutions", "learned", "sources"):
+    for key in ("convolutions", "delays", "learned", "sources"):
         for layer in getattr(network, key):
             if layer not in network.layers:
                 raise MappingError(

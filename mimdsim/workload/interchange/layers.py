@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.delays import delayed_weights
 from mimdsim.graph.layer import Source
 from mimdsim.graph.learned_constants import settled
 from mimdsim.graph.linear_neurons import LinearNeuron
@@ -104,9 +105,9 @@ def network_of_layers(
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
         read = network.sources(layer)
-        arrays = zip(read, weights_named(layer.name, read), strict=True)
+        arrays = zip(read, _matrices(layer, read, weights), strict=True)
         # the same weights for every term of a sum
-        every = ((term, np.asarray(weights[name], np.float64)) for each, name in arrays for term in each.terms)
+        every = ((term, values) for each, values in arrays if values.any() or each == read[0] for term in each.terms)
         reads = tuple((replace(term, also=()), values) for term, values in every)
         if layer.convolution and len(reads) > 1:
             why = "a convolution of a sum of spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
@@ -124,6 +125,14 @@ def network_of_layers(
         )
     names = tuple(layer.name for layer in network.layers)
     return ImportedNetwork(populations=tuple(populations), dt_seconds=dt_seconds), names
+
+
+def _matrices(layer: Layer, read: tuple[Source, ...], weights: Mapping[str, Array]) -> list[Array]:
+    """The weights of what a layer reads, source by source; delays that were learned are rounded."""
+    if layer.delays is None:
+        return [np.asarray(weights[name], np.float64) for name in weights_named(layer.name, read)]
+    w, delay = (np.asarray(weights[each.name], np.float64) for each in layer.parameters[:2])
+    return list(delayed_weights(layer.delays.ages, w, delay, np.zeros(1)))
 
 
 def with_constants(layer: Layer, weights: Mapping[str, Array]) -> Layer:

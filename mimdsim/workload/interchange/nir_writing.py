@@ -265,6 +265,8 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
         f"note: NIR resets to a value; '{reset}' is recorded in the metadata, which other programs do not read"
         for reset in noted
     ]
+    if rounded := [layer.name for layer in network.layers if layer.delays]:
+        lines.append(f"note: delays that were learned by {', '.join(rounded)} are rounded to timesteps")
     if any(each.lag for sources in populations.sources for each in sources):
         lines.append(
             "note: layers read each other some timesteps later, written as Delay nodes, which not all programs read"

@@ -1,0 +1,65 @@
+"""Codelets of delays that are learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from mimdsim.codelets.learned_constants import by_runs
+from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
+from mimdsim.codelets.vertex_costs import on_loops
+from mimdsim.graph import delays
+from mimdsim.program import Codelet, Size
+
+GIVEN = ("w", "delay", "width")
+READ = "read w[:, start:stop]; read delay[:, start:stop]; read width[:]"
+# of an age: distance, square, scale, less the largest, exponential, sum, share, product, store
+EACH = 8 + EXPONENTIAL
+BESIDE = 2 + 6 + DIVIDE  # of a synapse: two loads, the largest, a quotient
+COUNTED = (
+    f"instruction count of our own, a guess: {EACH} for an age, with an exponential ({EXPONENTIAL}), and {BESIDE} for "
+    "a synapse"
+)
+
+
+@cache
+def delayed_weights(ages: int) -> Codelet:
+    """The weights of the vertex at every age."""
+    matrices = "; ".join(f"write at{age}[:, start:stop]" for age in range(ages))
+
+    def compute(*given: np.ndarray) -> None:
+        for target, made in zip(given, delays.delayed_weights(ages, *given[ages:]), strict=False):
+            target[:] = made
+
+    return _on_synapses("DelayedWeights", f"{matrices}; {READ}", compute, ages, EACH * ages, delays.FLOPS)
+
+
+@cache
+def delayed_weights_gradient(ages: int) -> Codelet:
+    """The gradients of weights and delays of the vertex, whose shares are worked out anew."""
+    matrices = "; ".join(f"read at{age}[:, start:stop]" for age in range(ages))
+    fields = f"write dw[:, start:stop]; write ddelay[:, start:stop]; {READ}; {matrices}"
+
+    def compute(dw: np.ndarray, ddelay: np.ndarray, *given: np.ndarray) -> None:
+        dw[:], ddelay[:] = delays.delayed_weights_gradient(ages, *given)
+
+    # of an age more: a load, the share of the gradient, and two sums of products
+    return _on_synapses("DelayGradient", fields, compute, ages, (EACH + 5) * ages, delays.GRADIENT_FLOPS)
+
+
+def _on_synapses(name: str, fields: str, compute: Callable[..., None], ages: int, bundles: int, flops: int) -> Codelet:
+    cut = ["start" in field for field in fields.split(";")]
+    return on_loops(
+        f"{name}({ages})",
+        fields,
+        by_runs(compute, cut),
+        {"synapses": BESIDE + bundles},
+        COUNTED,
+        scalars=2,
+        kind="assumed",
+        flops={"synapses": flops * ages},
+        code_bytes=512,
+        extents={"synapses": Size("w")},
+    )
