@@ -18,6 +18,7 @@ from test_wiring import assert_agrees
 import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.execution import initial_weights, scheduled_values
+from mimdsim.execution.whole_tensors import refusals
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.delays import Delays, delayed_weights
 from mimdsim.graph.neuron_models import neuron_of
@@ -185,7 +186,7 @@ def test_a_network_trains_its_delays() -> None:
     assert made.weights["hidden0.delay"].shape == (512, 16)
     assert np.abs(made.weights["hidden0.delay"] - first["delay.hidden0"]).max() > 1e-4
     assert made.profile.training.engine == "program"
-    assert "delays that are learned do not run as whole tensors" in made.profile.training.engine_reasons[0]
+    assert "delays that are learned do not run as whole tensors" in refusals(network_of(made.workload))[0]
 
 
 def test_rounded_delays_are_written_as_weights_at_ages() -> None:
