@@ -18,6 +18,7 @@ from test_wiring import assert_agrees
 import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.execution import initial_weights, scheduled_values
+from mimdsim.execution.whole_tensors import refusals
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.delays import Delays, delayed_weights
 from mimdsim.graph.neuron_models import neuron_of
@@ -184,8 +185,8 @@ def test_a_network_trains_its_delays() -> None:
     first = initial_weights(network_of(made.workload), made.workload.seed, 1.0, 0.0)
     assert made.weights["hidden0.delay"].shape == (512, 16)
     assert np.abs(made.weights["hidden0.delay"] - first["delay.hidden0"]).max() > 1e-4
-    assert made.training.engine == "program"
-    assert "delays that are learned do not run as whole tensors" in made.training.engine_reasons[0]
+    assert made.profile.training.engine == "program"
+    assert "delays that are learned do not run as whole tensors" in refusals(network_of(made.workload))[0]
 
 
 def test_rounded_delays_are_written_as_weights_at_ages() -> None:
@@ -199,6 +200,6 @@ def test_rounded_delays_are_written_as_weights_at_ages() -> None:
         np.testing.assert_array_equal(np.rint(weights["delay.hidden0"])[values != 0], source.lag)
 
 
-def test_gpus_run_matrices_at_ages_as_meant() -> None:
-    network = learning(**DENSE)
-    assert_same_training_step(network, exact_values(network))
+@pytest.mark.parametrize("strategy", ["as_published", "hoisted", "persistent"])
+def test_gpus_run_matrices_at_ages_as_meant(strategy: str) -> None:
+    assert_same_training_step(learning(final_width=1.5, **DENSE), strategy, 3)

@@ -39,19 +39,8 @@ from mimdsim.workload.description.unread import unread_keys
 PATHS = (("data", "path"), ("network", "imported"), ("network", "models"), ("training", "initial_weights"))
 MOST_SHORT_IDS = (1 << 16) - 1
 DECIDED_BY_MODEL = (
-    *(
-        "decay",
-        "current_gain",
-        "threshold",
-        "recurrence",
-        "sources",
-        "convolutions",
-        "delays",
-        "delay",
-        "bias",
-        "batch_norm",
-    ),
-    *("neuron", "neuron_parameters", "reset", "reset_by", "learned", "cells", "models"),
+    *("decay", "current_gain", "threshold", "recurrence", "sources", "convolutions", "delay", "bias", "batch_norm"),
+    *("delays", "neuron", "neuron_parameters", "reset", "reset_by", "learned", "cells", "models"),
 )
 
 
