@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from mimdsim.codelets.learned_constants import by_runs
 from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
-from mimdsim.codelets.vertex_costs import on_loops
+from mimdsim.codelets.vertex_costs import by_item_bytes, on_elements
 from mimdsim.graph import delays
-from mimdsim.program import Codelet, Size
+from mimdsim.program import Codelet
 
 GIVEN = ("w", "delay", "width")
 READ = "read w[:, start:stop]; read delay[:, start:stop]; read width[:]"
@@ -20,7 +21,7 @@ EACH = 8 + EXPONENTIAL
 BESIDE = 2 + 6 + DIVIDE  # of a synapse: two loads, the largest, a quotient
 COUNTED = (
     f"instruction count of our own, a guess: {EACH} for an age, with an exponential ({EXPONENTIAL}), and {BESIDE} for "
-    "a synapse"
+    "a synapse, one at a time, shared by all worker contexts"
 )
 
 
@@ -51,15 +52,12 @@ def delayed_weights_gradient(ages: int) -> Codelet:
 
 def _on_synapses(name: str, fields: str, compute: Callable[..., None], ages: int, bundles: int, flops: int) -> Codelet:
     cut = ["start" in field for field in fields.split(";")]
-    return on_loops(
-        f"{name}({ages})",
-        fields,
-        by_runs(compute, cut),
-        {"synapses": BESIDE + bundles},
-        COUNTED,
-        scalars=2,
-        kind="assumed",
-        flops={"synapses": flops * ages},
-        code_bytes=512,
-        extents={"synapses": Size("w")},
+
+    @by_item_bytes("assumed", COUNTED)
+    def formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
+        each = -(-np.asarray(extents["elements"]) // contexts)
+        return np.ceil(11 + contexts * (29 + (BESIDE + bundles) * each)).astype(np.int64)
+
+    return on_elements(
+        f"{name}({ages})", fields, by_runs(compute, cut), formula(4), "w", flops=flops * ages, code_bytes=512
     )
