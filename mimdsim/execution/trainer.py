@@ -439,7 +439,7 @@ def evaluate(given: Runner, network: SpikingNetwork, data: Samples, indices: np.
     runner = folded_runner(given, network) if network.averages else given
     chosen = np.arange(len(data.labels)) if indices is None else indices
     right = 0
-    if runner is given:
+    if network.without_learning and runner is given:
         runner.write({name: np.full(1, number, np.float32) for name, number in network.without_learning.items()})
     for first in range(0, len(chosen), network.batch):
         part = chosen[first : first + network.batch]

@@ -450,7 +450,7 @@ def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     found = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     examples = [example for example in found if "import tonic" not in example]  # which is not installed here
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example in examples:
         exec(example, {})
     train, test = open_dataset(data("recordings.npz", sensor=[34, 34, 2]), 0)
@@ -458,8 +458,11 @@ def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert test.ids[0, 0, 0] == 2 + 34 * 2
     train, test = open_dataset(data("recordings.h5", inputs=700, timesteps=100), 0)
     assert sorted([*train.labels.tolist(), *test.labels.tolist()]) == [0, 1]
-    table = tomllib.loads(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0])
+    table, values = (tomllib.loads(each) for each in re.findall(r"```toml\n(.*?)```", page, re.DOTALL))
     assert input_shape(Data(**table["data"])) == (2312, 10)
+    train, test = open_dataset(Data(**values["data"]), 0)  # of the file that the example wrote
+    assert train.values is not None
+    assert (train.values.shape, test.samples) == ((16, 100, 40), 4)
     limits = [event_columns.MAX_SAMPLES, event_columns.MAX_SAMPLE_EVENTS, event_columns.MAX_EVENTS]
     for limit in (*limits, npz_reader.MAX_HEADER_BYTES, MAX_CHUNK_VALUES, MAX_UNITS, MAX_CLASSES):
         assert f"{limit:,}" in page
