@@ -71,6 +71,7 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
         every = (zoo.as_here(each[parameter], transposed, mine) for each in (double, single))
         wanted, rounded = (each[row : row + len(mine)] for each in every)
         assert np.abs(wanted).max() > 0
+        assert off(rounded, wanted) < 1e-4, array  # else nothing would be held against anything
         least = 1e-5 if mine.size == 1 else 2e-6  # one number that PyTorch rounds little may be so by chance
         assert off(mine, wanted) <= max(2 * off(rounded, wanted), least), array
 

@@ -1347,6 +1347,9 @@ def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple
         returned = module(spikes)
     loss = network.judge(returned, labels)
     loss.backward()
+    for each in module.modules():
+        if not getattr(each, "autapses", True):  # by a hook, which copies in float64 have not
+            each.recurrent_weights.grad.fill_diagonal_(0)
     reset_states(module)
     functional.reset_net(module)
     learning = {name: each for name, each in module.named_parameters() if each.requires_grad}
