@@ -56,11 +56,11 @@ GRADIENTS: Defects = {
     ),
     "CrossEntropy": (
         ("label ignored", "probability -= 1.0", "pass"),
-        ("not divided by the batch", " / totals.shape[0]", ""),
+        ("not divided by the batch", " / samples", ""),
         (
             "last class ignored in the sum",
-            "for c in range(classes):\n            shifted",
-            "for c in range(classes - 1):\n            shifted",
+            "for c in range(classes):\n                shifted",
+            "for c in range(classes - 1):\n                shifted",
         ),
         ("highest not taken off", "- highest", ""),
         ("loss without logarithm", "math.log(mass)", "mass"),
@@ -98,8 +98,8 @@ REDUCTION: Defects = {
         ("mean for sum", "total[row, n] = value", "total[row, n] = value / replicas.shape[0]"),
     ),
     "CountSpikes": (
-        ("last timestep ignored", "range(ids.shape[0])", "range(ids.shape[0] - 1)"),
-        ("first timestep ignored", "range(ids.shape[0])", "range(1, ids.shape[0])"),
+        ("last timestep ignored", "range(first, ids.shape[0])", "range(first, ids.shape[0] - 1)"),
+        ("first timestep ignored", "range(first, ids.shape[0])", "range(first + 1, ids.shape[0])"),
         ("entries counted too", "counts[t, b, 0]", "counts[t, b, 1]"),
         ("not cleared", "totals[b, :] = 0", "pass"),
         ("one for all", "+= 1", "= 1"),

@@ -134,6 +134,13 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         )
         for spikes in ("sparse", "dense")
     },
+    **{
+        f"delays, {spikes}": {
+            **LEAVE_OUT, "network.spikes": spikes, "network.hidden": (4,),
+            "network.delays.hidden0": {"ages": 2, "width": 1.0, "final_width": 0.5},
+        }
+        for spikes in ("sparse", "dense")
+    },
     "planes": {
         **PLANES, "network.hidden": (72, 8), f"{FIRST}.kernel": 3, f"{SECOND}.channels": 2, f"{SECOND}.kernel": 5,
     },

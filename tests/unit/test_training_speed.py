@@ -37,7 +37,7 @@ def test_every_layer_spikes_at_the_asked_share() -> None:
 def test_the_way_of_ours_has_the_gradients_that_others_are_held_to() -> None:
     module = benchmark()
     problem = module.made_problem((60, 90, 40), 6, 8, 0.05, "adam")
-    step = module.ours(problem, "whole")
+    step = module.ours(problem, "whole", 1)
     assert step() > 0
     for number, gradient in enumerate(step.gradients()):
         assert np.abs(gradient).max() > 0

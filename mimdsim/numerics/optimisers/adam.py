@@ -47,6 +47,13 @@ def adam_decaying(w, gradient, m, v, progress, start, stop, *constants):  # type
 
 
 @compiled
+def adam_at_rate(w, gradient, m, v, progress, learning_rate, start, stop, *constants):  # type: ignore[no-untyped-def]
+    """`adam_decaying` with the rate in memory."""
+    rate = float(learning_rate[0])
+    adam_decaying(w, gradient, m, v, progress, start, stop, rate, *constants)
+
+
+@compiled
 def torch_adam(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[no-untyped-def]
     """`adam_decaying` with epsilon added to the corrected root, so epsilon times the correction to the other."""
     rate, beta1, beta2, epsilon, decay = constants
@@ -54,12 +61,19 @@ def torch_adam(w, gradient, m, v, progress, start, stop, *constants):  # type: i
     adam_decaying(w, gradient, m, v, progress, start, stop, rate, beta1, beta2, small, decay)
 
 
+@compiled
+def torch_adam_at_rate(w, gradient, m, v, progress, learning_rate, start, stop, *constants):  # type: ignore[no-untyped-def]
+    """`torch_adam` with the rate in memory."""
+    rate = float(learning_rate[0])
+    torch_adam(w, gradient, m, v, progress, start, stop, rate, *constants)
+
+
 def _bundles(item_bytes: int) -> int:
     elements = 8 // item_bytes
     return 4 + 3 + 11 + elements * 5 + elements * 3 + (elements if item_bytes == 2 else 0)
 
 
-def _form(kind: str, compute: Any) -> Form:
+def _form(kind: str, compute: Any, at_rate: Any) -> Form:
     return Form(
         kind=kind,
         state={"moment1": "m", "moment2": "v"},
@@ -68,6 +82,7 @@ def _form(kind: str, compute: Any) -> Form:
         constants={"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon", "weight_decay": "decay"},
         number=float,
         compute=compute,
+        at_rate=at_rate,
         bundles=_bundles,
         counted="4 loads, 3 stores, 11 vector operations, square root 5 and division 3 per element, halves converted",
         flops=13,
@@ -87,7 +102,7 @@ class Adam(Optimiser):
 
     names: ClassVar[tuple[str, ...]] = ("adam", "adamw")
     decays: ClassVar[tuple[str, ...]] = ("adamw",)
-    forms: ClassVar[tuple[Form, ...]] = (_form("adam", adam_decaying),)
+    forms: ClassVar[tuple[Form, ...]] = (_form("adam", adam_decaying, adam_at_rate),)
 
     def equation(self, w: Any, gradient: Any, *state: Any, rate: float, number: int) -> tuple[Any, ...]:
         return self._moved(w, gradient, *state, rate=rate, number=number, epsilon=self.epsilon)
@@ -112,7 +127,7 @@ class TorchAdam(Adam):
 
     names: ClassVar[tuple[str, ...]] = ("torch_adam", "torch_adamw")
     decays: ClassVar[tuple[str, ...]] = ("torch_adamw",)
-    forms: ClassVar[tuple[Form, ...]] = (_form("torch_adam", torch_adam),)
+    forms: ClassVar[tuple[Form, ...]] = (_form("torch_adam", torch_adam, torch_adam_at_rate),)
 
     def equation(self, w: Any, gradient: Any, *state: Any, rate: float, number: int) -> tuple[Any, ...]:
         epsilon = self.epsilon * (1 - self.beta2**number) ** 0.5

@@ -29,7 +29,7 @@ class Form:
     kind: the operation of the training graph. state: what is kept for every weight: its name in the graph -> the field
     of the codelet; never_negative: those that never are, such as means of squares. counts: whether it takes the number
     of the training step. compute(w, gradient, *state, progress, start, stop, rate, *constants), progress only if it
-    counts.
+    counts; at_rate: with the rate in memory, before `start`.
     constants: fields of the optimiser, with the codelet's name for them; passed as `number`. bundles: per 64 bits, by
     bytes per element, as in `counted`. flops: per weight; `plain_flops`: the same without weight decay.
     """
@@ -41,17 +41,12 @@ class Form:
     constants: dict[str, str]
     number: Callable[[float], Any]
     compute: Callable[..., None]
+    at_rate: Callable[..., None]
     bundles: Callable[[int], int]
     counted: str
     flops: int
     plain_flops: int
     code_bytes: int
-
-    def at_rate(self, *given: Any) -> None:
-        """`compute` with the rate in memory: an array before `start`."""
-        arrays = 2 + len(self.state) + self.counts
-        start, stop, *constants = given[arrays + 1 :]
-        self.compute(*given[:arrays], start, stop, self.number(given[arrays][0]), *constants)
 
 
 @dataclass(frozen=True, kw_only=True)

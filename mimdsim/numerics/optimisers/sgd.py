@@ -30,6 +30,12 @@ def sgd_decaying(w, gradient, start, stop, rate, decay):  # type: ignore[no-unty
 
 
 @compiled
+def sgd_at_rate(w, gradient, learning_rate, start, stop, decay):  # type: ignore[no-untyped-def]
+    """`sgd_decaying` with the rate in memory."""
+    sgd_decaying(w, gradient, start, stop, learning_rate[0], decay)
+
+
+@compiled
 def momentum(w, gradient, buffer, start, stop, rate, keep, decay):  # type: ignore[no-untyped-def]
     """buffer = keep * buffer + gradient + decay * w; w -= rate * buffer."""
     for row in range(w.shape[0]):
@@ -42,12 +48,19 @@ def momentum(w, gradient, buffer, start, stop, rate, keep, decay):  # type: igno
                 own[n] = own[n] - rate * moved
 
 
+@compiled
+def momentum_at_rate(w, gradient, buffer, learning_rate, start, stop, keep, decay):  # type: ignore[no-untyped-def]
+    """`momentum` with the rate in memory."""
+    momentum(w, gradient, buffer, start, stop, learning_rate[0], keep, decay)
+
+
 SGD = Form(
     kind="sgd",
     state={},
     constants={"weight_decay": "decay"},
     number=float32,
     compute=sgd_decaying,
+    at_rate=sgd_at_rate,
     bundles=lambda _: 2 + 1 + 4,
     counted="2 loads, 1 store, 4 vector operations per 64 bits",
     flops=4,
@@ -60,6 +73,7 @@ MOMENTUM = Form(
     constants={"momentum": "keep", "weight_decay": "decay"},
     number=float32,
     compute=momentum,
+    at_rate=momentum_at_rate,
     bundles=lambda _: 3 + 2 + 6,
     counted="3 loads, 2 stores, 6 vector operations per 64 bits",
     flops=6,
