@@ -230,7 +230,7 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         for above in (False, True)
     ]
     weights, *others = (values[parameter.name] for parameter in layer.parameters if not parameter.constant)
-    position = 0
+    groups, position = layer.convolution.groups if layer.convolution else 1, 0
     for kind, potential in enumerate(wanted):
         tied = np.arange(kind, layer.columns, TIED * len(wanted))
         if not len(tied):
@@ -239,12 +239,39 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         weights[:, tied] = 0.0
         sources = random.choice(firing[: (len(firing) + 1) // 2], len(tied))
         sources[0] = firing[0]
+        if groups > 1:
+            sources = _of_groups(layer, groups, tied, firing, random)
         rows, positions = np.array([_reached(layer, source) for source in sources.tolist()]).T
         weights[rows, tied] = np.where(np.isfinite(found), found, 0.0)
         position = int(positions[0]) if kind <= 1 else position
         for other in others:
             other[:, tied] = 0.0
-    return np.array([min(1, layer.columns - 1) * layer.positions + position])
+    sure = min(1, layer.columns - 1)
+    if groups > 1:
+        sure, (row, position) = (
+            _group_of(layer, groups, firing[0]) * layer.columns // groups,
+            _reached(layer, firing[0]),
+        )
+        weights[:, sure] = 0.0
+        weights[row, sure] = _weights_for(layer, wanted[1])[sure]
+        for other in others:
+            other[:, sure] = 0.0
+    return np.array([sure * layer.positions + position])
+
+
+def _group_of(layer: Layer, groups: int, source: Any) -> Any:
+    """Of neurons that a convolution reads."""
+    return source * groups // layer.inputs
+
+
+def _of_groups(
+    layer: Layer, groups: int, columns: np.ndarray, firing: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """For each column a neuron that its group reads, which fires if any does."""
+    of = _group_of(layer, groups, firing)
+    read = [firing[of == group] for group in columns * groups // layer.columns]
+    first = columns * groups // layer.columns * (layer.inputs // groups)
+    return np.array([random.choice(each) if len(each) else one for each, one in zip(read, first, strict=True)])
 
 
 def _reached(layer: Layer, source: int) -> tuple[int, int]:
@@ -253,13 +280,13 @@ def _reached(layer: Layer, source: int) -> tuple[int, int]:
     convolution = layer.convolution
     if convolution is None:
         return source, 0
-    channel, pixel = divmod(source, convolution.planes.positions)
+    channel, pixel = divmod(int(source), convolution.planes.positions)
     if convolution.before:
         pixel, _ = _covering(convolution.planes, convolution.before.window, pixel)
     place, tap = _covering(convolution.read, convolution.window, pixel)
     if convolution.after:
         place, _ = _covering(convolution.made, convolution.after.window, place)
-    return channel * convolution.window.taps + tap, place
+    return (channel * convolution.window.taps + tap) % convolution.fan_in, place
 
 
 def _covering(planes: Planes, window: Window, pixel: int) -> tuple[int, int]:

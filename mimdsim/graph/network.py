@@ -703,9 +703,10 @@ def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
     read = network.sources(layer)
     sources = [_read(body, network, layer, *each) for each in zip(read, labels_of(read), strict=True)]
     product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
-    current = ""
+    groups, current = layer.convolution.groups if layer.convolution else None, ""
     for source, weights in zip(sources, layer.matrices, strict=True):
-        more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=layer.name)
+        name = f"current.{weights.short}"
+        more = body.one(product, (source, weights.name), name, layer=layer.name, attributes=groups)
         current = (
             body.one("add", (current, more), f"current.{weights.short}.sum", layer=layer.name) if current else more
         )

@@ -273,19 +273,31 @@ def multiply_blocks(left_transposed: bool, right_transposed: bool) -> Callable[.
     """The partial products of a table: partial[part, rows, columns] = left[rows, inner] @ right[inner, columns].
 
     Either operand may be stored transposed; partial may lack its first axis. Blocks of one part that together fill a
-    rectangle take one call of the matrix library, which touches exactly their boxes.
+    rectangle take one call of the matrix library, which touches exactly their boxes. of_weights: of groups, bounds in
+    the weights (the right operand; the partial sums, where the left is transposed) along the axis that groups share
+    there.
     """
 
-    def compute(left, right, partial, row_start, row_stop, inner_start, inner_stop, start, stop, part):  # type: ignore[no-untyped-def]
+    def compute(  # type: ignore[no-untyped-def]
+        left, right, partial, row_start, row_stop, inner_start, inner_stop, start, stop, part, *of_weights
+    ):
         a = left.T if left_transposed else left
         b = right.T if right_transposed else right
         whole = partial if partial.ndim == 3 else partial[None]
-        for number in np.unique(part):
-            chosen = np.flatnonzero(part == number)
+        along = row_start if left_transposed else start if right_transposed else inner_start
+        apart = along - of_weights[0] if of_weights else np.zeros_like(part)
+        every = part + apart * (part.max() + 1)
+        for one in np.unique(every):
+            chosen = np.flatnonzero(every == one)
+            number, away = int(part[chosen[0]]), int(apart[chosen[0]])
+            down, across = away * left_transposed, away * right_transposed
+            inner = away - down - across
             for box in _rectangles(row_start[chosen], row_stop[chosen], start[chosen], stop[chosen]):
                 top, bottom, first, last = box
                 low, high = int(inner_start[chosen[0]]), int(inner_stop[chosen[0]])
-                whole[number, top:bottom, first:last] = a[top:bottom, low:high] @ b[low:high, first:last]
+                whole[number, top - down : bottom - down, first:last] = (
+                    a[top:bottom, low:high] @ b[low - inner : high - inner, first - across : last - across]
+                )
 
     return compute
 
