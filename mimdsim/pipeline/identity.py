@@ -77,6 +77,9 @@ def _digest_with(changes: dict[str, Any], workload: Workload, machine: MimdMachi
 def descriptions_digest(workload: Workload, *machines: Machine) -> str:
     """sha256 of resolved descriptions, those of before a key was there where it has its default."""
     described = workload.model_dump(mode="json")
+    for keys in described["network"]["convolutions"].values():
+        if keys["groups"] == 1:
+            del keys["groups"]
     for section, key, default in KEYS_SINCE:
         if described[section][key] == default:
             del described[section][key]

@@ -88,14 +88,16 @@ class PoolKeys(Section):
 
 class ConvolutionKeys(Section):
     """How a layer reads planes: weights of a `kernel` for each of `channels`, shared by all positions, as Conv2d of
-    PyTorch. `pool_before` is of the spikes that it reads, `pool` of its currents. `planes`: channels, height and width
-    of the network's input, where the data do not say it. A height of 1 is one dimension."""
+    PyTorch. `groups`: channels made read only the channels of their own group. `pool_before` is of the spikes that it
+    reads, `pool` of its currents. `planes`: channels, height and width of the network's input, where the data do not
+    say it. A height of 1 is one dimension."""
 
     channels: int = Field(gt=0, le=65_536)
     kernel: PairOrOne
     stride: PairOrOne = (1, 1)
     padding: PairOrOne = (0, 0)
     dilation: PairOrOne = (1, 1)
+    groups: int = Field(default=1, gt=0, le=65_536)
     pool_before: PoolKeys | None = None
     pool: PoolKeys | None = None
     planes: tuple[Extent, Extent, Extent] | None = None
