@@ -78,6 +78,18 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
+    "groups": (
+        "randman-1d",
+        {
+            "data.inputs": 50, "data.input_capacity": 30, "network.spikes": "dense", "network.capacity": (),
+            "network.hidden": (36, 16), "network.bias": True,
+            "network.convolutions.hidden0": {
+                "planes": (2, 5, 5), "channels": 4, "kernel": 3, "padding": 1, "groups": 2,
+                "pool": {"kind": "average", "size": 3, "stride": 1},
+            },
+            "network.convolutions.hidden1": {"channels": 4, "kernel": 2, "groups": 4},
+        },
+    ),
     "best": (
         "randman-1d",
         {

@@ -350,6 +350,7 @@ def test_a_description_of_convolutions_runs(described: Path) -> None:
 
 
 BAD_KEYS = {
+    "network.convolutions.hidden1.groups": (2, "network.convolutions.hidden1: groups = 2 do not divide the 3 channels"),
     "network.hidden": ([13, 8], r"its convolution makes planes of 3 x 2 x 2, 12 neurons; network.hidden\[0\] must be"),
     "network.convolutions.hidden0.planes": ([2, 6, 5], "planes of 2 x 6 x 5 are 60 inputs, the data have 72"),
     "network.convolutions.hidden1.planes": ([3, 2, 2], "planes are those of the layer that it reads; leave them out"),
@@ -393,7 +394,13 @@ def test_a_mapping_of_convolutions_is_checked(described: Path) -> None:
         "network.convolutions.hidden1.pool_before": {"kind": "sum", "size": 2, "stride": 1},
         "network.convolutions.hidden1.kernel": 1,
     }
-    for changes in (pools, {"network.dropout": 0.5, "network.dropout_per": "sequence"}):
+    groups = {
+        "network.hidden": [16, 8],
+        "network.convolutions.hidden0.channels": 4,
+        "network.convolutions.hidden0.groups": 2,
+        "network.convolutions.hidden1.groups": 4,
+    }
+    for changes in (pools, groups, {"network.dropout": 0.5, "network.dropout_per": "sequence"}):
         workload = load_workload(described, changes)
         machine = load_machine("tiny", {"chip.tiles": 16})
         found = mimdsim.check(workload, machine, strict=True).findings

@@ -980,6 +980,29 @@ def _jelly_normed() -> Any:
     return net
 
 
+def _separable(step_mode: str) -> Any:
+    """A block of MobileNets in SpikingJelly: each plane by itself, then all planes pixel by pixel, neurons after both;
+    before it planes in two groups."""
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, groups=2, bias=False), jelly.BatchNorm2d(4),
+        neuron.LIFNode(detach_reset=True), jelly.Conv2d(4, 8, 3, stride=2, padding=1, groups=4, bias=False),
+        jelly.BatchNorm2d(8), neuron.LIFNode(detach_reset=True), jelly.Conv2d(8, 6, 1, bias=False),
+        jelly.BatchNorm2d(6), neuron.LIFNode(detach_reset=True), jelly.AvgPool2d(2, 2), jelly.Flatten(),
+        jelly.Linear(24, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, step_mode)
+    return net
+
+
+def _separable_loop() -> Any:
+    """The same in snnTorch, with biases and currents that are pooled."""
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1), _leaky(init_hidden=True),
+        nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.MaxPool2d(2), _leaky(init_hidden=True),
+        nn.Conv2d(4, 6, 1), _leaky(init_hidden=True), nn.Flatten(), nn.Linear(96, CLASSES), _leaky(init_hidden=True),
+    )  # fmt: skip
+
+
 class SewBlock(nn.Module):  # type: ignore[misc]
     """SpikingJelly's BasicBlock of SEW ResNets (Fang et al. 2021), connected by ADD."""
 
@@ -1245,6 +1268,12 @@ ZOO: dict[str, TorchNetwork] = {
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "batch norm of sequences, recurrent": TorchNetwork(make=NormedSequence, judge=of_counts, scale=1.5),
     "spikingjelly, batch norm in time": TorchNetwork(make=_jelly_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0),
+    "snntorch, depthwise and pointwise convolutions": TorchNetwork(
+        make=_separable_loop, judge=of_counts, single=True, sample=(2, 8, 8), scale=3.0
+    ),
+    "spikingjelly, depthwise and pointwise in time": TorchNetwork(
+        make=lambda: _separable("m"), judge=of_counts, sample=(2, 8, 8), scale=4.0
+    ),
     "spikingjelly, SEW blocks": TorchNetwork(
         make=lambda: _sew("s"), judge=of_counts, single=True, sample=(2, 8, 8), scale=2.0
     ),
