@@ -281,23 +281,24 @@ def multiply_blocks(left_transposed: bool, right_transposed: bool) -> Callable[.
     def compute(  # type: ignore[no-untyped-def]
         left, right, partial, row_start, row_stop, inner_start, inner_stop, start, stop, part, *of_weights
     ):
-        a = left.T if left_transposed else left
         b = right.T if right_transposed else right
-        whole = partial if partial.ndim == 3 else partial[None]
-        along = row_start if left_transposed else start if right_transposed else inner_start
-        apart = along - of_weights[0] if of_weights else np.zeros_like(part)
+        apart = np.zeros_like(part)  # how far the columns of a group are from where the weights count from
+        if of_weights and left_transposed:
+            apart, (row_start, row_stop) = row_start - of_weights[0], of_weights
+        elif of_weights and right_transposed:
+            apart, (start, stop) = start - of_weights[0], of_weights
+        elif of_weights:
+            apart, (inner_start, inner_stop) = inner_start - of_weights[0], of_weights
         every = part + apart * (part.max() + 1)
         for one in np.unique(every):
             chosen = np.flatnonzero(every == one)
-            number, away = int(part[chosen[0]]), int(apart[chosen[0]])
-            down, across = away * left_transposed, away * right_transposed
-            inner = away - down - across
+            number, away = part[chosen[0]], apart[chosen[0]]
+            a = left.T[away:] if left_transposed else left if right_transposed else left[:, away:]
+            whole = (partial if partial.ndim == 3 else partial[None])[..., right_transposed * away :]
             for box in _rectangles(row_start[chosen], row_stop[chosen], start[chosen], stop[chosen]):
                 top, bottom, first, last = box
                 low, high = int(inner_start[chosen[0]]), int(inner_stop[chosen[0]])
-                whole[number, top - down : bottom - down, first:last] = (
-                    a[top:bottom, low:high] @ b[low - inner : high - inner, first - across : last - across]
-                )
+                whole[number, top:bottom, first:last] = a[top:bottom, low:high] @ b[low:high, first:last]
 
     return compute
 
