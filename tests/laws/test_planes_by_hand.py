@@ -90,7 +90,7 @@ def timed_cycles(made: Compiled, name: str) -> int:
 
 def test_cycles_of_groups(grouped: Compiled) -> None:
     """Patches as those of one group; a product on the matrix unit for each vertex, of the weights of its group alone:
-    16 places a pass, 8 of the inputs that an output has, the outputs of a group one after the other."""
+    8 of the inputs that an output has in a pass, and 16 outputs past which places stream, or 16 places and outputs."""
     assert_cycles_of_patches(grouped, "hidden1", (3, 3))
     convolution = grouped.network.layers[1].convolution
     assert convolution is not None
@@ -104,19 +104,22 @@ def test_cycles_of_groups(grouped: Compiled) -> None:
     for (_, rows, columns), first, last in zip(boxes(superstep), begin.tolist(), end.tolist(), strict=True):
         group = {column * convolution.groups // convolution.channels for column in columns}
         assert group == {first // inputs} == {(last - 1) // inputs}  # no inputs but those of the group
-        passes = ceil(len(rows) / unit.units("f32", "f32")), ceil((last - first) / unit.channels("f32"))
-        most = max(most, product_cycles(len(columns), *passes))
+        positions, held = (rows, columns) if "turned" in table.codelet.name else (columns, rows)
+        passes = ceil(len(held) / unit.units("f32", "f32")), ceil((last - first) / unit.channels("f32"))
+        most = max(most, product_cycles(len(positions), *passes))
     assert timed_cycles(grouped, superstep.name) == grouped.network.timesteps * most
 
 
 def product_cycles(positions: int, row_passes: int, inner_passes: int) -> int:
-    """Of one vertex of the library (ConvPartial1x1Out in float32), whose six contexts take turns and have a position or
-    none: 47 bundles for one, sums set to zero by 2 + 8 before; first 16 x 8 coefficients of 4 bytes are loaded."""
-    assert positions < CONTEXTS
+    """Of one vertex of the library (ConvPartial1x1Out in float32). Six contexts take turns, each for its positions: 24
+    bundles for none, 47 for one, 46 for two, 46 and 8 more for each beyond three; sums are set to zero by 2 and 8 for
+    each. Before every pass 16 x 8 coefficients of 4 bytes are loaded."""
     unit = machine(TILES, CONTEXTS, 1).matrix
     assert unit is not None
-    set_to_zero, added = CONTEXTS * (47 + 2 + 8), CONTEXTS * 47
     loaded = 16 * 8 * 4 // unit.coefficient_load_bytes_per_cycle
+    most = ceil(positions / CONTEXTS)
+    each = (24, 47, 46)[most] if most < 3 else 46 + 8 * (most - 3)
+    set_to_zero, added = CONTEXTS * (each + 2 + 8 * most), CONTEXTS * each
     first = 11 + row_passes * (18 + 7 + loaded + set_to_zero)
     later = (inner_passes - 1) * (14 + 1 + row_passes * (19 + 6 + loaded + added))
     return 50 + 13 + first + later

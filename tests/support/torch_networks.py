@@ -1272,7 +1272,7 @@ ZOO: dict[str, TorchNetwork] = {
         make=_separable_loop, judge=of_counts, single=True, sample=(2, 8, 8), scale=3.0
     ),
     "spikingjelly, depthwise and pointwise in time": TorchNetwork(
-        make=lambda: _separable("m"), judge=of_counts, sample=(2, 8, 8), scale=4.0
+        make=lambda: _separable("m"), judge=of_counts, sample=(2, 8, 8), scale=5.0
     ),
     "spikingjelly, SEW blocks": TorchNetwork(
         make=lambda: _sew("s"), judge=of_counts, single=True, sample=(2, 8, 8), scale=2.0

@@ -79,10 +79,10 @@ def _multiply(
     direct = place.parts == 1
     partial = result
     if not direct:
-        shape = (place.parts, plan.m, place.groups * plan.n)
+        shape = (place.parts, *_shape(low, result))
         partial = low.variable(f"partial.{op.name}", shape, "float32", place.partials, "exchange buffers")
     unit_of = plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle
-    codelet = products.block_product(kind, direct, *unit_of, place.groups > 1)
+    codelet = products.block_product(kind, direct, *unit_of, place.groups > 1, place.turned)
     operands = {"left": left, "right": right, "partial": partial, "total": result}
     supersteps = place.supersteps(codelet, products.SUM_PARTS)
     for step, (name, made, tiles, columns) in enumerate(supersteps):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -96,7 +97,8 @@ class ProductPlace:
     """C[m, n] = A[m, k] B[k, n] by `plan`, on tiles from `first_tile` on. Blocks of padding only are left out.
 
     groups: so many products of this size, of columns side by side, and rows of what is stored transposed for this
-    `kind` of product, on as many tiles each; `abreast` at once, then the next.
+    `kind` of product, on as many tiles each; `abreast` at once, then the next. turned: the plan is that of the
+    transposed product, in which the units hold B.
     """
 
     plan: ProductPlan
@@ -105,11 +107,25 @@ class ProductPlace:
     kind: str = "forward"
     group_tiles: int = 0
     abreast: int = 1
+    turned: bool = False
 
     @classmethod
     def planned(cls, machine: MimdMachine, m: int, k: int, n: int, dtype: str, *, first_tile: int = 0) -> ProductPlace:
         """The product with the fewest cycles on one chip of `machine`; raises as `plan_product` does."""
         return cls(plan=plan_product(machine, m, k, n, dtype, pieces=largest_piece), first_tile=first_tile)
+
+    @property
+    def m(self) -> int:
+        return self.plan.n if self.turned else self.plan.m
+
+    @property
+    def n(self) -> int:
+        return self.plan.m if self.turned else self.plan.n
+
+    @property
+    def _axes(self) -> tuple[str, str]:
+        """What the plan calls the rows and the columns."""
+        return ("column", "row") if self.turned else ("row", "column")
 
     @cached_property
     def edges(self) -> dict[str, np.ndarray]:
@@ -146,7 +162,9 @@ class ProductPlace:
         now = row // self.plan.row_splits == step
         row, column, inner = row[now], column[now], inner[now]
         bounds = {}
-        for axis, number, prefix in (("row", row, "row_"), ("inner", inner, "inner_"), ("column", column, "")):
+        blocks = {"row": row, "inner": inner, "column": column}
+        for axis, prefix in zip((self._axes[0], "inner", self._axes[1]), ("row_", "inner_", ""), strict=True):
+            number = blocks[axis]
             bounds[f"{prefix}start"], bounds[f"{prefix}stop"] = self.edges[axis][number], self.edges[axis][number + 1]
         bounds["part"] = inner
         tiles = self.tile(row, inner, column)
@@ -158,7 +176,7 @@ class ProductPlace:
         group = np.arange(turn * self.abreast, min((turn + 1) * self.abreast, self.groups))
         at, group = _grid(np.arange(len(tiles)), group)
         bounds = {name: values[at] for name, values in bounds.items()}
-        for prefix, apart in (("row_", left * self.plan.m), ("inner_", (not left) * self.plan.k), ("", self.plan.n)):
+        for prefix, apart in (("row_", left * self.m), ("inner_", (not left) * self.plan.k), ("", self.n)):
             for end in ("start", "stop"):
                 bounds[f"{prefix}{end}"] = bounds[f"{prefix}{end}"] + group * apart
         return tiles[at] + group % self.abreast * self.group_tiles, bounds
@@ -184,20 +202,22 @@ class ProductPlace:
     def left(self) -> Blocks:
         """A [m, k]: every block spread evenly over the tiles that want it, one tile for each block of columns."""
         transposed = TRANSPOSED[self.kind][0]
-        pieces = self._even_pieces("row", "inner", "column", fastest=1)
-        return self._of_groups(pieces, transposed * self.plan.m, (not transposed) * self.plan.k)
+        down, over = self._axes
+        pieces = self._even_pieces(down, "inner", over, fastest=1)
+        return self._of_groups(pieces, transposed * self.m, (not transposed) * self.plan.k)
 
     @cached_property
     def right(self) -> Blocks:
         """B [k, n]: every block spread evenly over the tiles that want it, one tile for each block of rows."""
         transposed = TRANSPOSED[self.kind][1]
-        pieces = self._even_pieces("inner", "column", "row", fastest=0)
-        return self._of_groups(pieces, transposed * self.plan.k, (not transposed) * self.plan.n)
+        over, across = self._axes
+        pieces = self._even_pieces("inner", across, over, fastest=0)
+        return self._of_groups(pieces, transposed * self.plan.k, (not transposed) * self.n)
 
     @cached_property
     def result(self) -> Blocks:
         """C [m, n]: every block summed in shares by the tiles that hold its partial products."""
-        return self._of_groups(self._even_pieces("row", "column", "inner", fastest=0), 0, self.plan.n)
+        return self._of_groups(self._even_pieces(*self._axes, "inner", fastest=int(self.turned)), 0, self.n)
 
     def _even_pieces(self, down: str, across: str, over: str, fastest: int) -> Blocks:
         """Blocks along two axes in even pieces, one for each block of a step along the third."""
@@ -224,7 +244,7 @@ class ProductPlace:
             (columns["start"], columns["stop"]),
         )
         bounds = np.stack([np.stack(pair, axis=1) for pair in pairs], axis=1)
-        return TileMapping.of_boxes(tiles, bounds, (self.parts, self.plan.m, self.groups * self.plan.n))
+        return TileMapping.of_boxes(tiles, bounds, (self.parts, self.m, self.groups * self.n))
 
 
 def _grid(*axes: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -275,15 +295,17 @@ class ArrayPlacement:
 
     def product(self, m: int, k: int, n: int, groups: int = 1, kind: str = "forward") -> ProductPlace:
         """C[m, n] = A[m, k] B[k, n] in float32, A held by the matrix units, of each of `groups` on its share of the
-        tiles; raises DoesNotFit or DescriptionError."""
+        tiles, where what takes fewer cycles is held; raises DoesNotFit or DescriptionError."""
         key = m, k, n, groups, kind if groups > 1 else "forward"
         if key not in self.known:
             tiles = max(self.machine.chip.tiles - self.first_tile, 1)
             each = max(tiles // groups, 1)
             smaller = self.machine.model_copy(update={"chip": self.machine.chip.model_copy(update={"tiles": each})})
-            one = ProductPlace.planned(smaller, m, k, n, "f32", first_tile=self.first_tile)
-            abreast = min(groups, tiles)
-            self.known[key] = replace(one, groups=groups, kind=key[-1], group_tiles=each, abreast=abreast)
+            sizes = ((m, k, n), (n, k, m)) if groups > 1 else ((m, k, n),)
+            plans = [ProductPlace.planned(smaller, *size, "f32", first_tile=self.first_tile) for size in sizes]
+            best = min(plans, key=lambda place: place.plan.cycles)
+            shared: dict[str, Any] = {"groups": groups, "kind": key[-1], "group_tiles": each}
+            self.known[key] = replace(best, **shared, abreast=min(groups, tiles), turned=best is not plans[0])
         return self.known[key]
 
     def row(self, width: int) -> Blocks:
