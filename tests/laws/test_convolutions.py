@@ -17,14 +17,14 @@ from test_array_lowering import assert_agree
 import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.execution import Executor
-from mimdsim.gpu import STRATEGIES
+from mimdsim.gpu import STRATEGIES, time_on_gpu
 from mimdsim.gpu.kernels import Product
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import SpikingNetwork, inference_graph, interpret, training_graph
 from mimdsim.graph.convolution import POOLS, Convolution, Planes, Pool, Window
 from mimdsim.graph.layer import Source
 from mimdsim.graph.neuron_models import neuron_of
-from mimdsim.machine import load_machine
+from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.workload import MappingOptions, load_workload, network_of
 
 INPUT = Planes(channels=2, height=6, width=6)
@@ -292,6 +292,15 @@ def test_a_convolution_on_a_gpu_is_one_product_that_gathers_its_patches() -> Non
     assert last.convolution is None  # reads all there is
     kinds = {kind for kernel in program.kernels for kind in kernel.op.split("+")}
     assert not kinds & {"unfold", "fold"}
+
+
+def test_groups_on_a_gpu_are_called_a_guess() -> None:
+    gpu = load_machine("a100")
+    assert isinstance(gpu, GpuMachine)
+    for chain, said in (("two", False), ("depthwise", True)):
+        graph = training_graph(network_of_planes(*CHAINS[chain]))
+        profile = time_on_gpu(graph, gpu, strategy="hoisted", precision="fp16")
+        assert said == any("guess" in each.source for each in profile.assumptions if "groups" in each.name)
 
 
 DESCRIBED = """
