@@ -247,11 +247,9 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         for other in others:
             other[:, tied] = 0.0
     sure = min(1, layer.columns - 1)
-    if groups > 1:
-        sure, (row, position) = (
-            _group_of(layer, groups, firing[0]) * layer.columns // groups,
-            _reached(layer, firing[0]),
-        )
+    if groups > 1:  # of the group that reads what surely fires
+        sure = _group_of(layer, groups, firing[0]) * layer.columns // groups
+        row, position = _reached(layer, firing[0])
         weights[:, sure] = 0.0
         weights[row, sure] = _weights_for(layer, wanted[1])[sure]
         for other in others:

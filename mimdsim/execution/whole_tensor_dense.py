@@ -115,6 +115,15 @@ def of_groups(weights: np.ndarray) -> np.ndarray:
     return found
 
 
+def written_out(weights: np.ndarray, groups: int) -> np.ndarray:
+    """Weights of groups [rows, channels made] with zeros between them: [groups * rows, channels made]."""
+    if groups == 1:
+        return weights
+    made = np.zeros((groups, len(weights), groups, weights.shape[1] // groups), np.float32)
+    of_groups(made)[:] = weights.reshape(len(weights), groups, -1).swapaxes(0, 1)
+    return made.reshape(groups * len(weights), -1)
+
+
 class DenseLayer(LayerInTime):
     """A layer that sends its spikes dense, with or without planes."""
 
@@ -173,17 +182,6 @@ class DenseLayer(LayerInTime):
             parts.append(number * np.uint64(OF_NUMBER) + np.uint64(source * OF_SOURCE))
         return np.concatenate(parts)
 
-    @property
-    def _weights(self) -> np.ndarray:
-        """[columns of a patch, channels made] where the layer has planes."""
-        weights: np.ndarray = self.tensors["weights"].value[0]
-        groups = self.reading.convolution.groups
-        if groups == 1:
-            return weights
-        made = np.zeros((groups, len(weights), groups, weights.shape[1] // groups), np.float32)
-        of_groups(made)[:] = weights.reshape(len(weights), groups, -1).swapaxes(0, 1)
-        return made.reshape(groups * len(weights), -1)
-
     def _listed(self, source: CsrSpikes) -> tuple[int, CsrSpikes]:
         """The list whose ids the weights see, of what is pooled and what is kept, and how many places back it is."""
         if self.layer.dropout:
@@ -206,7 +204,7 @@ class DenseLayer(LayerInTime):
             keep, states = np.float32(given[keep_of(self.layer.name)][0]), given[random_name(self.layer.name)]
             self._drop = states.astype(np.uint64), step, np.uint64(int(float(keep) * (WORD + 1))), np.float32(1) / keep
         factor = self.reading.pool[1] * self._drop[3]
-        weights = self._weights
+        weights = written_out(self.tensors["weights"].value[0], self.reading.convolution.groups)
         biases = self._row("bias", max(self._size, self.reading.convolution.made.neurons))
         recurrent = self.tensors["recurrent"].value[0] if "recurrent" in self.tensors else np.zeros((1, 1), np.float32)
         self._given = weights * factor if factor != 1 else weights, biases, recurrent
@@ -379,7 +377,7 @@ class DenseLayer(LayerInTime):
         """Gradients of spikes under a window."""
         reading, convolution, places = self.reading, self.reading.convolution, stop - origin
         taps, channels, positions = convolution.window.taps, convolution.read.channels, convolution.made.positions
-        weights = self._weights.reshape(channels, taps, -1)
+        weights = written_out(self.tensors["weights"].value[0], convolution.groups).reshape(channels, taps, -1)
         turned = np.ascontiguousarray(weights.transpose(2, 1, 0)).reshape(-1, taps * channels)
         each = max(1, CHUNK_FLOATS // (positions * taps * channels))
         chunks = list(pairwise([*range(0, places, each), places]))

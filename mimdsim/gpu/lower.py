@@ -269,8 +269,10 @@ class _Body:
         ends = {"unfold": lambda op: op.outputs[0] in product.inputs, "fold": lambda op: made in op.inputs}
         gathered = (op.attributes for op in body.operations if op.kind in ends and ends[op.kind](op))
         patches: Patches | None = next(gathered, None)
+        if patches is None:
+            return None
         groups = product.attributes or 1
-        if patches is None or (patches.made.positions == 1 and groups == 1):
+        if patches.made.positions == 1 and groups == 1:
             return None
         what: Pass = "forward"
         if product.phase != "forward":
