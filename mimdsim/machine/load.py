@@ -213,6 +213,8 @@ def _base_of(path: Path, named: Any, text: str, above: tuple[Path, ...]) -> Mimd
         if not isinstance(named, str):
             raise ValueError("must be the name of a machine, or the path of its file")
         base = find_machine(_beside(path, possible_path(named)))
+        if not base.exists():
+            raise ValueError(f"no such file: {base}")
     except (DescriptionError, ValueError) as missing:
         why = missing.problems[0] if isinstance(missing, DescriptionError) else str(missing)
         raise DescriptionError(str(path), [f"'{BASE}'{whence((BASE,), text, ())}: {why}"]) from None
@@ -232,14 +234,12 @@ def _on_base(
     kind = table.setdefault("kind", base.kind)
     if kind != base.kind:
         at = whence(("kind",), text, ())
-        problems.append(f"'kind'{at}: {shortened(repr(kind))}, but its base '{base.name}' is of kind '{base.kind}'")
+        problems.append(f"'kind'{at}: {shortened(repr(kind))}, but the base '{base.name}' is of kind '{base.kind}'")
     known = type(base).model_fields
     others = {key: other for other, model in KINDS.items() for key in model.model_fields if key not in known}
     for key in filter(others.__contains__, table):
         at = whence((key,), text, ())
-        problems.append(
-            f"'{key}'{at}: is for kind '{others[key]}', but its base '{base.name}' is of kind '{base.kind}'"
-        )
+        problems.append(f"'{key}'{at}: is of kind '{others[key]}', but the base '{base.name}' is of kind '{base.kind}'")
     left_out = table.pop(WITHOUT, [])
     for name in left_out if isinstance(left_out, list) else (left_out,):
         if not isinstance(name, str) or described.pop(name, None) is None or name == "kind":

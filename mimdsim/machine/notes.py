@@ -56,7 +56,7 @@ def number_text(value: Any, key: str) -> str:
         return " to ".join(number_text(each, key) for each in value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    return show_quantity(value, key) if dimension(key) else f"{value:,}"
+    return show_quantity(value, key) if dimension(key) else f"{value:,}".removesuffix(".0")
 
 
 def _value(machine: Section, dotted: str) -> Any:
@@ -68,7 +68,7 @@ def _texts(value: Any, dotted: str) -> Iterator[str]:
     """How sources write a number: its key, and the number where that is no common one."""
     yield dotted
     if isinstance(value, int | float) and value >= FEWEST:
-        yield from (number_text(value, dotted), f"{value}")
+        yield from (number_text(value, dotted),) if dimension(dotted) else (f"{value:,}", f"{value}")
 
 
 def _sources(machine: Section) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mimdsim.base.schema import Section
+from mimdsim.base.schema import Section, toml_value
 from mimdsim.base.units import dimension
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
@@ -59,8 +59,12 @@ def machine_table(machine: MimdMachine | GpuMachine) -> Iterator[str]:
         if row.section != section:
             section = row.section
             yield f"[{section}]"
-        start = f"  {row.key:{KEY}}{number_text(row.value, row.key):{VALUE}}"
-        yield from textwrap.wrap(row.enters, WIDTH, initial_indent=start, subsequent_indent=" " * (2 + KEY + VALUE))
+        value = toml_value(row.value) if isinstance(row.value, dict) else number_text(row.value, row.key)
+        start, indent = f"  {row.key:{KEY - 1}} {value:{VALUE - 1}} ", " " * (2 + KEY + VALUE)
+        if len(start) > len(indent):
+            yield from textwrap.wrap(start, WIDTH, subsequent_indent=" " * 6)
+            start = indent
+        yield from textwrap.wrap(row.enters, WIDTH, initial_indent=start, subsequent_indent=indent)
         yield from textwrap.wrap(row.source, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
     for note in machine_notes(machine):
         yield from ("", *textwrap.wrap(note, WIDTH))
