@@ -53,7 +53,9 @@ class Chip(SourcedSection):
     tiles: int = Field(gt=0, le=1_000_000, description="placement, hops, area, full load")
     grid_columns: int = Field(gt=0, description="hops")
     grid: Literal["mesh", "torus"] = Field(default="mesh", description="hops")
-    clock_hz: float = Field(gt=0, description="seconds of all cycles, static power, full load")
+    clock_hz: float = Field(
+        gt=0, description="seconds of all cycles, exchange over links, static power, energy, full load"
+    )
 
     @property
     def diameter(self) -> int:
@@ -88,8 +90,8 @@ class Tile(SourcedSection):
     sram_bytes: int = Field(gt=0, description="memory limit, placement of products, area")
     # the part that may hold code and vertex state; the rest is interleaved
     executable_bytes: int = Field(gt=0, description="memory limit of code and vertices")
-    worker_contexts: int = Field(gt=0, le=64, description="placement, compute, arranging in exchange phases")
-    issue_cycles: int = Field(gt=0, description="placement, compute, arranging in exchange phases")
+    worker_contexts: int = Field(gt=0, le=64, description="placement, compute")
+    issue_cycles: int = Field(gt=0, description="placement, compute")
     vector_bytes: int = Field(ge=4, multiple_of=4, description="compute, placement of products")
     code_bytes: int = Field(ge=0, description="memory")  # library and control code on every tile
     # a copy on the tile that all contexts share
@@ -196,7 +198,7 @@ class MimdMachine(NotedMachine):
     # descriptions, as those of fields: which sums a number enters; of a section: its fields that have none
     chip: Chip
     tile: Tile
-    exchange: Fabric = Field(description="exchange phases")
+    exchange: Fabric = Field(description="exchange phases (arranging: compute; code: memory; crossbar: area)")
     sync: Sync
     host: Host = Field(description="host transfers")
     links: Links = Field(description="exchange over links")
