@@ -15,6 +15,8 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.machine import GpuMachine, MimdMachine, description_files, find_machine, load_machine, machine_notes
 from mimdsim.machine.unread import OF_GPUS
+from mimdsim.studies import make_study, read_study
+from mimdsim.studies.description import write_study
 
 ROOT = Path(__file__).parents[2]
 HALF = 'base = "bow"\ntitle = "Half a Bow"\n[chip]\ntiles = 736\nsources.tiles = "assumed: half of them"\n'
@@ -261,3 +263,22 @@ def test_costs_of_codelets_are_listed(tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 100
     assert "(of chip.tiles 1,472, here 736)" in " ".join(lines[-3:])
     assert "--json is for" in command("list", "--json", code=2)
+
+
+def test_studies_take_a_machine_itself(tmp_path: Path) -> None:
+    half = mimdsim.Machine("tiny", {"exchange.bytes_per_cycle": 8}, name="wide")
+    axes = {"tile.worker_contexts": [3, 6]}
+    small: dict[str, Any] = {"fill": 0.5, "training_steps": 1}
+    rows = mimdsim.sweep("digits", half, axes, folder=tmp_path / "o", **small)
+    assert rows == mimdsim.sweep("digits", half, axes, folder=tmp_path / "o", **small)
+    plain = mimdsim.sweep("digits", "tiny", axes, **small)
+    assert [row["exchange_cycles"] < other["exchange_cycles"] for row, other in zip(rows, plain, strict=True)] == [1, 1]
+    study = make_study("test", workloads=["digits"], machine=half, axes=axes)
+    assert study.machine_name == "wide"
+    write_study(study, tmp_path / "study.toml")
+    assert read_study(tmp_path / "study.toml").machine == half
+    noted = mimdsim.Machine("bow", {"chip.tiles": 736})
+    write_study(make_study("test", workloads=["digits"], machine=noted, axes=axes), tmp_path / "noted.toml")
+    assert read_study(tmp_path / "noted.toml").machine == noted.with_notes(())
+    with pytest.raises(DescriptionError, match="'machine': must be text: the name of a machine or its file; or a til"):
+        make_study("test", workloads=["digits"], machine=load_machine("a100"), axes=axes)
