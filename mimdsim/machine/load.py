@@ -167,7 +167,7 @@ def Machine(
     table = {"name": name or original.name, "title": title or f"{original.title} (changed)"} | sections
     made = _on_base(started, table, where, "")
     given = {*(changes or ()), *_dotted(sections)}
-    return made.with_notes(outdated_sources(original, made, given))
+    return made.with_outdated(outdated_sources(original, made, given))
 
 
 def _load(name: Named, changes: Mapping[str, Any], above: tuple[Path, ...]) -> MimdMachine | GpuMachine:
@@ -188,7 +188,7 @@ def _load(name: Named, changes: Mapping[str, Any], above: tuple[Path, ...]) -> M
     if BASE in table:
         base = _base_of(path, table.pop(BASE), text, above)
         sourced = _on_base(base, table, str(path), text, first)
-        sourced = sourced.with_notes(outdated_sources(base, sourced, set(_dotted(table))))
+        sourced = sourced.with_outdated(outdated_sources(base, sourced, set(_dotted(table))))
     else:
         kind = table.get("kind")
         if not isinstance(kind, str) or kind not in KINDS:
@@ -243,7 +243,7 @@ def _on_base(
     left_out = table.pop(WITHOUT, [])
     for name in left_out if isinstance(left_out, list) else (left_out,):
         if not isinstance(name, str) or described.pop(name, None) is None or name == "kind":
-            hint = suggest(str(name), described)
+            hint = suggest(str(name), [key for key in described if key != "kind"])
             said = f"{shortened(repr(name))} is no section of '{base.name}'{hint}; write a list of sections"
             problems.append(f"'{WITHOUT}'{whence((WITHOUT,), text, ())}: {said}")
     if problems:
@@ -284,7 +284,7 @@ def _calibrated_machine(
     title = f"{sourced.title}, narrowed by {file.name}"
     machine = with_values(sourced, calibrated_values(sourced, found, str(file)), title)
     table = given_keys(machine) | {"name": path.stem}
-    made = _with_changes(MimdMachine, table, changes, str(path), "").with_notes(sourced.notes)
+    made = _with_changes(MimdMachine, table, changes, str(path), "").with_outdated(sourced.outdated)
     return made if changes else made.with_correlation(found.together)
 
 

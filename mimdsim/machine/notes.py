@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import PrivateAttr
 
@@ -14,40 +14,52 @@ from mimdsim.base.units import dimension, show_quantity
 FEWEST = 100  # smaller counts are found in texts that speak of something else
 
 
-class NotedMachine(Section):
-    """A machine with notes on its description, which its digests leave out."""
+class Outdated(NamedTuple):
+    """`number` has a source of a base that names another one, which is no longer what it was there."""
 
-    _notes: tuple[str, ...] = PrivateAttr(default=())
+    number: str
+    names: str
+    before: str
+
+
+class NotedMachine(Section):
+    """A machine that knows which of its sources are of a base and name other numbers; digests leave this out."""
+
+    _outdated: tuple[Outdated, ...] = PrivateAttr(default=())
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        return self._notes
+    def outdated(self) -> tuple[Outdated, ...]:
+        return self._outdated
 
-    def with_notes(self, notes: Sequence[str]) -> Self:
-        """This machine with other notes."""
+    def with_outdated(self, found: Sequence[Outdated]) -> Self:
+        """This machine with others of such sources."""
         made = self.model_copy()
-        made._notes = tuple(notes)
+        made._outdated = tuple(found)
         return made
 
+    def outdated_texts(self) -> Iterator[str]:
+        """A sentence on all of them, if there are any."""
+        numbers: dict[str, list[str]] = {}
+        for each in self._outdated:
+            now = number_text(_value(self, each.names), each.names)
+            if now != each.before:
+                numbers.setdefault(f"{each.names} {each.before}, here {now}", []).append(each.number)
+        if numbers:
+            said = "; ".join(f"{', '.join(names)} (of {what})" for what, names in numbers.items())
+            yield f"numbers of the base whose sources name what differs here: {said}: give them too if it matters"
 
-def outdated_sources(base: Section, machine: Section, given: Collection[str]) -> tuple[str, ...]:
-    """A sentence on sources of `base` that name a number which `machine` gives otherwise; given: its dotted keys."""
-    found = []
+
+def outdated_sources(base: NotedMachine, machine: NotedMachine, given: Collection[str]) -> tuple[Outdated, ...]:
+    """Of a machine that is `base` but for `given` dotted keys."""
+    found = dict.fromkeys(each for each in base.outdated if each.number not in given)
     for dotted in sorted(given):
-        before, after = _value(base, dotted), _value(machine, dotted)
-        if before in (None, after) or isinstance(before, (bool, dict)):
+        before = _value(base, dotted)
+        if before in (None, _value(machine, dotted)) or isinstance(before, (bool, dict)):
             continue
-        key = dotted.rpartition(".")[2]
         named = re.compile("|".join(rf"(?<![\w.,]){re.escape(text)}(?!\w|[.,]\d)" for text in _texts(before, dotted)))
         doubtful = [name for name, source in _sources(machine) if name not in given and named.search(source)]
-        if doubtful:
-            was, now = (number_text(value, key) for value in (before, after))
-            found.append(f"{', '.join(doubtful)} (of {dotted} {was}, here {now})")
-    if not found:
-        return ()
-    return (
-        f"numbers of the base whose sources name what differs here: {'; '.join(found)}: give them too if it matters",
-    )
+        found |= dict.fromkeys(Outdated(name, dotted, number_text(before, dotted)) for name in doubtful)
+    return tuple(found)
 
 
 def number_text(value: Any, key: str) -> str:

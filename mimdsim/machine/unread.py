@@ -67,4 +67,4 @@ def unread_numbers(machine: MimdMachine | GpuMachine) -> Iterator[str]:
 
 def machine_notes(machine: MimdMachine | GpuMachine) -> tuple[str, ...]:
     """What is said of a description before its numbers: sources of its base that name other numbers, unread keys."""
-    return (*machine.notes, *unread_numbers(machine))
+    return (*machine.outdated_texts(), *unread_numbers(machine))

@@ -107,7 +107,7 @@ def _named_or_whole(given: Any) -> str | MimdMachine:
         return build(MimdMachine, given, where="machine of a study")
     if not isinstance(given, str | MimdMachine):
         raise ValueError("must be text: the name of a machine or its file; or a tiled machine that is loaded")
-    return given if isinstance(given, str) else given.with_notes(())  # which its file does not hold
+    return given if isinstance(given, str) else given.with_outdated(())  # which its file does not hold
 
 
 class Study(Section):

@@ -99,7 +99,9 @@ def test_all_but_what_is_given_is_that_of_the_base(tmp_path: Path) -> None:
     bow, half = tiled(load_machine("bow")), tiled(load_machine(written(tmp_path, HALF)))
     assert (half.name, half.title, half.chip.tiles) == ("mine", "Half a Bow", 736)
     assert half.chip.sources == bow.chip.sources | {"tiles": "assumed: half of them"}
-    assert half.model_copy(update={"name": "bow", "title": bow.title, "chip": bow.chip}) == bow.with_notes(half.notes)
+    assert half.model_copy(update={"name": "bow", "title": bow.title, "chip": bow.chip}) == bow.with_outdated(
+        half.outdated
+    )
     assert half.model_fields_set == bow.model_fields_set
     changed = tiled(load_machine(str(tmp_path / "mine.toml"), {"chip.tiles": 368}))
     assert (changed.title, changed.chip.tiles) == ("Half a Bow (changed)", 368)
@@ -121,7 +123,7 @@ def test_a_machine_of_a_newcomer_is_short(text: str, tmp_path: Path) -> None:
     made = tiled(load_machine(written(tmp_path, text)))
     assert made.links == tiled(load_machine("wormhole")).links
     assert all(re.match("published: |assumed: ", source) for source in made.chip.sources.values())
-    assert not made.notes
+    assert not machine_notes(made)
 
 
 def test_the_machine_in_ten_lines(tmp_path: Path) -> None:
@@ -185,10 +187,20 @@ def test_costs_are_merged_codelet_by_codelet(tmp_path: Path) -> None:
 
 
 def test_sources_that_name_another_number_are_told(tmp_path: Path) -> None:
-    (note,) = load_machine(written(tmp_path, HALF)).notes
+    (note,) = machine_notes(load_machine(written(tmp_path, HALF)))
     assert "area.tile_transistors (of chip.tiles 1,472, here 736)" in note
     whole = HALF + '[area]\ntile_transistors = 9e6\nsources.tile_transistors = "assumed: as before"\n'
-    assert load_machine(written(tmp_path, whole)).notes == ()
+    assert not machine_notes(load_machine(written(tmp_path, whole)))
+
+
+def test_sources_are_told_up_a_chain_until_their_numbers_are_given(tmp_path: Path) -> None:
+    written(tmp_path, HALF)
+    less = 'base = "mine.toml"\ntitle = "x"\n[chip]\ntiles = 368\nsources.tiles = "assumed: a quarter of 1,472"\n'
+    (note,) = machine_notes(load_machine(written(tmp_path, less, "less")))
+    assert ": area.tile_transistors (of chip.tiles 1,472, here 368):" in note
+    whole = less + '[area]\ntile_transistors = 9e6\nsources.tile_transistors = "assumed: as before"\n'
+    assert not machine_notes(load_machine(written(tmp_path, whole, "less")))
+    assert not machine_notes(load_machine(written(tmp_path, less.replace("368", "1472"), "less")))
 
 
 def test_a_machine_in_python(tmp_path: Path) -> None:
@@ -279,6 +291,6 @@ def test_studies_take_a_machine_itself(tmp_path: Path) -> None:
     assert read_study(tmp_path / "study.toml").machine == half
     noted = mimdsim.Machine("bow", {"chip.tiles": 736})
     write_study(make_study("test", workloads=["digits"], machine=noted, axes=axes), tmp_path / "noted.toml")
-    assert read_study(tmp_path / "noted.toml").machine == noted.with_notes(())
+    assert read_study(tmp_path / "noted.toml").machine == noted.with_outdated(())
     with pytest.raises(DescriptionError, match="'machine': must be text: the name of a machine or its file; or a til"):
         make_study("test", workloads=["digits"], machine=load_machine("a100"), axes=axes)
