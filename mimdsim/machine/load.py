@@ -171,7 +171,7 @@ def Machine(
 
 
 def _load(name: Named, changes: Mapping[str, Any], above: tuple[Path, ...]) -> MimdMachine | GpuMachine:
-    """`load_machine`; above: the files that this one is the base of, or narrowed as."""
+    """`load_machine`; above: the files that this one is the base of."""
     path = find_machine(name)
     if path in above or len(above) > MOST_BASES:
         chain = " -> ".join(str(each) for each in (*above, path))
@@ -180,7 +180,7 @@ def _load(name: Named, changes: Mapping[str, Any], above: tuple[Path, ...]) -> M
     table, text = read_toml(path)
     if table.get("kind") == KIND:
         content = read_calibration(path)
-        original = sourced_machine(_beside(path, content.machine), (*above, path))
+        original = sourced_machine(_beside(path, content.machine))
         return _calibrated_machine(path, original, content, path, changes)
     table.setdefault("name", path.stem)
     named = table.pop(KIND, None)
@@ -268,13 +268,13 @@ def _dotted(table: Mapping[str, Any]) -> list[str]:
     return [f"{name}.{key}" for name, given in table.items() if isinstance(given, dict) for key in given]
 
 
-def sourced_machine(name: Named, above: tuple[Path, ...] = ()) -> MimdMachine:
-    """A tiled machine that is not narrowed itself; raises DescriptionError for others. above: as of `_load`."""
-    table, _ = read_toml(find_machine(name))
-    if table.get("kind") == KIND or KIND in table:
+def sourced_machine(name: Named) -> MimdMachine:
+    """A tiled machine that is not narrowed, nor its bases; raises DescriptionError for others."""
+    tables = (read_toml(path)[0] for path in description_files(name))
+    if any(table.get("kind") == KIND or KIND in table for table in tables):
         problem = "is narrowed already; narrow the machine that it is made from, with all tables at once"
         raise DescriptionError(f"machine '{name}'", [problem])
-    return tiled_machine(_load(name, {}, above), "only tiled machines are narrowed")
+    return tiled_machine(name, "only tiled machines are narrowed")
 
 
 def _calibrated_machine(

@@ -13,7 +13,15 @@ from commands import mimdsim as command
 import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.gpu.gemm import gemm_seconds
-from mimdsim.machine import GpuMachine, MimdMachine, description_files, find_machine, load_machine, machine_notes
+from mimdsim.machine import (
+    GpuMachine,
+    MimdMachine,
+    description_files,
+    find_machine,
+    load_machine,
+    machine_notes,
+    sourced_machine,
+)
 from mimdsim.machine.unread import OF_GPUS
 from mimdsim.studies import make_study, read_study
 from mimdsim.studies.description import write_study
@@ -168,6 +176,19 @@ def test_bases_end(tmp_path: Path) -> None:
         written(tmp_path, f'base = "level{level + 1}.toml"\ntitle = "x"', f"level{level}")
     with pytest.raises(DescriptionError, match=r"level8.toml: 1 problem\n  - 'base': at most 8 bases are followed: "):
         load_machine(tmp_path / "level0.toml")
+
+
+def test_what_is_narrowed_is_no_base_of_what_is_narrowed_again(tmp_path: Path) -> None:
+    """Its tables would count twice; and a circle over a file of narrowed numbers is none."""
+    table = f'[[table]]\nfile = "x"\nsha256 = "{"0" * 64}"\n'
+    written(tmp_path, f'kind = "narrowed"\nmachine = "mine.toml"\nmachine_sha256 = "{"0" * 64}"\n{table}', "numbers")
+    circle = written(tmp_path, 'base = "numbers.toml"\ntitle = "x"')
+    with pytest.raises(DescriptionError, match="is narrowed already"):
+        load_machine(circle)
+    written(tmp_path, 'base = "bow"\ntitle = "x"\nnarrowed = "numbers.toml"')
+    above = written(tmp_path, 'base = "mine.toml"\ntitle = "x"', "above")
+    with pytest.raises(DescriptionError, match="is narrowed already"):
+        sourced_machine(above)
 
 
 def test_a_gpu_can_be_a_base(tmp_path: Path) -> None:
