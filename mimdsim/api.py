@@ -161,7 +161,7 @@ def _first_tiled(machines: Sequence[GivenMachine | GivenGpu]) -> GivenMachine | 
 
 def sweep(
     workload: Named,
-    machine: Named,
+    machine: GivenMachine,
     axes: Mapping[str, Any],
     *,
     gpus: Named | Iterable[Named] = (),

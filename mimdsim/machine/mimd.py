@@ -6,15 +6,16 @@ All cycles are tile clock cycles. Sources are in the description (`models/*.toml
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, PrivateAttr, model_validator
 
-from mimdsim.base.schema import Section, SourcedSection
+from mimdsim.base.schema import Hint, SourcedSection
 from mimdsim.base.search_path import Name
 from mimdsim.machine.area_power import Area, Power, TiledEnergy
 from mimdsim.machine.codelet_costs import NATIVE, CodeletCosts
+from mimdsim.machine.notes import NotedMachine
 
 
 class MatrixUnit(SourcedSection):
@@ -49,10 +50,12 @@ class Chip(SourcedSection):
     a neighbour (see `exchange.hop_cycles`, `sync.hop_cycles`).
     """
 
-    tiles: int = Field(gt=0, le=1_000_000)
-    grid_columns: int = Field(gt=0)
-    grid: Literal["mesh", "torus"] = "mesh"
-    clock_hz: float = Field(gt=0)
+    tiles: int = Field(gt=0, le=1_000_000, description="placement, hops, area, full load")
+    grid_columns: int = Field(gt=0, description="hops")
+    grid: Literal["mesh", "torus"] = Field(default="mesh", description="hops")
+    clock_hz: float = Field(
+        gt=0, description="seconds of all cycles, exchange over links, static power, energy, full load"
+    )
 
     @property
     def diameter(self) -> int:
@@ -76,19 +79,25 @@ class Tile(SourcedSection):
     project are those of "colossus"; those of another come with the machine (`costs`), or its times are unknown.
     """
 
-    instruction_set: Name = Field(
-        description=f'write "{NATIVE}" if the tiles run the machine code that codelets are counted for (Graphcore\'s), '
-        "else the name of theirs"
-    )
+    instruction_set: Annotated[
+        Name,
+        Hint(
+            f'write "{NATIVE}" if the tiles run the machine code that codelets are counted for (Graphcore\'s), '
+            "else the name of theirs"
+        ),
+    ] = Field(description="whose codelet costs compute takes")
 
-    sram_bytes: int = Field(gt=0)
-    executable_bytes: int = Field(gt=0)  # the part that may hold code and vertex state; the rest is interleaved
-    worker_contexts: int = Field(gt=0, le=64)
-    issue_cycles: int = Field(gt=0)
-    vector_bytes: int = Field(ge=4, multiple_of=4)
-    code_bytes: int = Field(ge=0)  # library and control code on every tile
-    copy_bytes_per_cycle: float = Field(gt=0)  # a copy on the tile that all contexts share
-    compiled_dual_issue: float = Field(ge=0, le=1)  # share of pairable instructions a C++ compiler issues together
+    sram_bytes: int = Field(gt=0, description="memory limit, placement of products, area")
+    # the part that may hold code and vertex state; the rest is interleaved
+    executable_bytes: int = Field(gt=0, description="memory limit of code and vertices")
+    worker_contexts: int = Field(gt=0, le=64, description="placement, compute")
+    issue_cycles: int = Field(gt=0, description="placement, compute")
+    vector_bytes: int = Field(ge=4, multiple_of=4, description="compute, placement of products")
+    code_bytes: int = Field(ge=0, description="memory")  # library and control code on every tile
+    # a copy on the tile that all contexts share
+    copy_bytes_per_cycle: float = Field(gt=0, description="compute (rows arranged and copied)")
+    # share of pairable instructions a C++ compiler issues together
+    compiled_dual_issue: float = Field(ge=0, le=1, description="compute of compiled codelets")
 
     @property
     def working_contexts(self) -> int:
@@ -132,12 +141,12 @@ class Sync(SourcedSection):
     and back.
     """
 
-    scope: Literal["chip", "all"]
-    internal_cycles: int = Field(ge=0)
-    external_cycles: int = Field(ge=0)
-    hop_cycles: float = Field(ge=0, default=0.0)
-    exchange_share: float = Field(ge=0, le=1, default=0.0)
-    loop_cycles: int = Field(ge=0)
+    scope: Literal["chip", "all"] = Field(description="barriers, on several chips")
+    internal_cycles: int = Field(ge=0, description="barriers of a chip, loop control")
+    external_cycles: int = Field(ge=0, description="barriers of all chips, loop control")
+    hop_cycles: float = Field(ge=0, default=0.0, description="barriers, loop control")
+    exchange_share: float = Field(ge=0, le=1, default=0.0, description="barriers")
+    loop_cycles: int = Field(ge=0, description="loop control")
 
 
 class Host(SourcedSection):
@@ -159,11 +168,13 @@ class Links(SourcedSection):
     route, and the bytes of the edge that takes longest.
     """
 
-    chips: int = Field(gt=0, le=256)
-    topology: Literal["line", "ring", "ladder", "torus", "all_to_all", "switch"]
-    links_per_edge: int = Field(gt=0)
-    group_chips: int = Field(ge=0, default=0)
-    group_links_per_edge: int = Field(gt=0, default=1)
+    chips: int = Field(gt=0, le=256, description="placement, exchange over links, area")
+    topology: Literal["line", "ring", "ladder", "torus", "all_to_all", "switch"] = Field(
+        description="exchange over links, area"
+    )
+    links_per_edge: int = Field(gt=0, description="exchange over links, area")
+    group_chips: int = Field(ge=0, default=0, description="exchange over links, area")
+    group_links_per_edge: int = Field(gt=0, default=1, description="exchange over links, area")
     bytes_per_second: float = Field(gt=0)
     fixed_seconds: float = Field(ge=0)
     hop_seconds: float = Field(ge=0)
@@ -178,23 +189,24 @@ class Correlation:
     correlation: tuple[tuple[float, ...], ...]
 
 
-class MimdMachine(Section):
+class MimdMachine(NotedMachine):
     """A tiled machine. `name` is its file's stem. correlation: of a narrowed machine, until a number is changed."""
 
     kind: Literal["mimd"]
     name: Name
     title: str
+    # descriptions, as those of fields: which sums a number enters; of a section: its fields that have none
     chip: Chip
     tile: Tile
-    exchange: Fabric
+    exchange: Fabric = Field(description="exchange phases (arranging: compute; code: memory; crossbar: area)")
     sync: Sync
-    host: Host
-    links: Links
-    matrix: MatrixUnit | None = None
-    energy: TiledEnergy | None = None
-    costs: CodeletCosts | None = None
-    area: Area | None = None
-    power: Power | None = None
+    host: Host = Field(description="host transfers")
+    links: Links = Field(description="exchange over links")
+    matrix: MatrixUnit | None = Field(default=None, description="compute and placement of dense products")
+    energy: TiledEnergy | None = Field(default=None, description="energy of a training step")
+    costs: CodeletCosts | None = Field(default=None, description="compute")
+    area: Area | None = Field(default=None, description="area")
+    power: Power | None = Field(default=None, description="static power, energy, full load")
     _correlation: Correlation | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")

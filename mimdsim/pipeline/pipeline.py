@@ -50,6 +50,7 @@ from mimdsim.pipeline.unlimited_lists import accuracy_of_all_spikes
 from mimdsim.pipeline.warnings import (
     engine_note,
     fewer_slots,
+    gpu_notes,
     half_warning,
     loss_warning,
     machine_warnings,
@@ -135,7 +136,7 @@ def simulate(
         estimated=estimated,
     )
     found, warnings = _findings_and_warnings(run, data, others, changes or {}, progress)
-    stash = stash_note(workload, gpus)
+    of_gpus = (*stash_note(workload, gpus), *gpu_notes(gpus))
     profile = replace(
         run.profile,
         changes=recorded_changes(changes or {}),
@@ -143,7 +144,7 @@ def simulate(
         code_sha256=code,
         inference=inferred,
         findings=found,
-        warnings=(*changed_inputs_warning(workload, inputs), *warnings, *stash, *run.profile.warnings),
+        warnings=(*changed_inputs_warning(workload, inputs), *warnings, *of_gpus, *run.profile.warnings),
     )
     return replace(run, profile=profile)
 

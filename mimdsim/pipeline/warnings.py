@@ -11,7 +11,7 @@ from mimdsim.compiler import Compiled, Placement
 from mimdsim.costs.isa_costs import costs_of_another, unmatched_cost_names
 from mimdsim.execution import TrainingLog
 from mimdsim.graph import SpikingNetwork
-from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.machine import GpuMachine, MimdMachine, machine_notes
 from mimdsim.machine.codelet_costs import NATIVE
 from mimdsim.pipeline.detail import is_kept
 from mimdsim.program import Program
@@ -82,8 +82,18 @@ def machine_warnings(
 ) -> Iterator[str]:
     """What limits the numbers of a machine; changes: what it was loaded with; named: what its sentences begin with."""
     yield from other_costs(compiled.program, machine)
-    said = (*beyond_sources(machine), *unscaled_energy(machine, changes), *unused_chips(compiled, machine))
+    said = (
+        *machine_notes(machine),
+        *beyond_sources(machine),
+        *unscaled_energy(machine, changes),
+        *unused_chips(compiled, machine),
+    )
     yield from (f"{named}{text}" for text in said)
+
+
+def gpu_notes(gpus: Collection[GpuMachine]) -> Iterator[str]:
+    """What is said of the descriptions of GPUs."""
+    yield from (f"{gpu.name}: {text}" for gpu in gpus for text in machine_notes(gpu))
 
 
 def unused_chips(compiled: Compiled, machine: MimdMachine) -> Iterator[str]:

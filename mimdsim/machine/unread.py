@@ -1,0 +1,70 @@
+"""Keys of a machine that are given and that nothing reads, given the rest of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from mimdsim.machine.gpu import GpuMachine
+from mimdsim.machine.mimd import MimdMachine
+
+
+class _Readers(NamedTuple):
+    """`keys` are read on machines of which `are_read` holds; else `why` says why they are not."""
+
+    keys: tuple[str, ...]
+    are_read: Callable[[Any], bool]
+    why: str
+
+
+OF_TILED = (
+    _Readers(
+        ("links.group_chips", "links.group_links_per_edge"),
+        lambda machine: machine.links.topology != "switch",
+        'links.topology = "switch" has no links between two chips',
+    ),
+    _Readers(
+        ("links.group_links_per_edge",),
+        lambda machine: machine.links.group_chips > 1,
+        "links.group_chips makes no groups of several chips",
+    ),
+    _Readers(
+        ("chip.grid",),
+        lambda machine: bool(machine.sync.hop_cycles or machine.exchange.hop_cycles),
+        "hops take no time: neither sync.hop_cycles nor exchange.hop_cycles is given",
+    ),
+    _Readers(
+        ("power.matrix_joules_per_flop",),
+        lambda machine: machine.matrix is not None and machine.energy is not None,
+        "the watts of a fully busy matrix unit need [matrix] and [energy]",
+    ),
+)
+OF_GPUS = (
+    _Readers(
+        (
+            *("chip.tensor_clock_hz", "chip.product_share", "chip.tensor_product_share", "chip.tensor_tile_edge"),
+            *("chip.tensor_k_in_flight", "chip.tensor_unaligned_share", "chip.cluster_multiprocessors"),
+            *("compute.tf32_flops_per_cycle", "compute.fp32_library_share", "compute.fp32_wide_share"),
+        ),
+        lambda machine: machine.systolic is None,
+        "products run on the arrays of [systolic]",
+    ),
+)
+
+
+def unread_numbers(machine: MimdMachine | GpuMachine) -> Iterator[str]:
+    """A sentence for each key that is given, with another value than by default, and that nothing reads."""
+    said = set()
+    for keys, are_read, why in OF_TILED if isinstance(machine, MimdMachine) else OF_GPUS:
+        for dotted in () if are_read(machine) else keys:
+            name, key = dotted.split(".")
+            section = getattr(machine, name)
+            given = section is not None and key in section.model_fields_set
+            if given and getattr(section, key) != type(section).model_fields[key].default and dotted not in said:
+                said.add(dotted)
+                yield f"{dotted}: has no effect, because {why}"
+
+
+def machine_notes(machine: MimdMachine | GpuMachine) -> tuple[str, ...]:
+    """What is said of a description before its numbers: sources of its base that name other numbers, unread keys."""
+    return (*machine.outdated_texts(), *unread_numbers(machine))
