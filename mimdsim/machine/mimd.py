@@ -51,7 +51,7 @@ class Chip(SourcedSection):
 
     tiles: int = Field(gt=0, le=1_000_000)
     grid_columns: int = Field(gt=0)
-    grid: Literal["mesh", "torus"] = "mesh"
+    grid: Literal["mesh", "torus", "crossbar"] = "mesh"
     clock_hz: float = Field(gt=0)
 
     @property
@@ -63,6 +63,8 @@ class Chip(SourcedSection):
         """Most hops between tiles that are at most so many columns and rows apart: whole numbers, or int64 arrays."""
         if self.grid == "mesh":
             return columns + rows
+        if self.grid == "crossbar":
+            return np.minimum(columns + rows, 1) * 2
         wide, high = self.grid_columns, -(-self.tiles // self.grid_columns)
         return np.minimum(columns, wide // 2) + np.minimum(rows, high // 2)
 
@@ -97,7 +99,7 @@ class Tile(SourcedSection):
 
 
 class Fabric(SourcedSection):
-    """The on-chip exchange fabric, an endpoint model.
+    """The on-chip exchange fabric: `model` says what is counted (`costs/fabric/`).
 
     A phase costs fixed_cycles + max(bytes / bytes_per_cycle, control instructions) at the busiest tile, where every
     fragment costs its tile control instructions on the way out and on the way in. Fragments that a codelet needs as one
@@ -107,10 +109,22 @@ class Fabric(SourcedSection):
     hop_cycles: what the first byte takes for every hop between the tiles of a phase that are farthest from each other,
     in addition to the fixed cycles: at most as far as their rows and columns are apart, whoever sends to whom.
     model: "endpoint" as above; "planner" leaves the control instructions out, as the vendor's planners do; "scheduled"
-    sends the messages of a phase one by one, each when its sender and all its readers are free, which takes longer.
+    sends the messages of a phase one by one, each when its sender and all its readers are free, which takes longer;
+    "routed" leads them along the links of a network of routers, as below; "FILE.py:NAME" is a class of one's own.
+
+    Of "routed" only: `tiles_per_router` tiles, numbered one after the other, share a router; routers lie on the grid of
+    the chip, and each link carries link_bytes_per_cycle in its direction. Messages go along their row, then along their
+    column. ways: links lead "both" ways and messages the shorter one; "one": eastwards and southwards only; "opposed":
+    there are two such networks, the second westwards and northwards, and a message takes the one with fewer hops.
+    ring_columns, ring_rows: routers of a ring, with those that have no tile (0: none such). A message is sent in
+    packets of at most packet_bytes (0: in one), each with header_bytes more, and each answered by its readers with
+    acknowledge_bytes (0: no answers), which the phase waits for. multicast: what several tiles want is sent once, along
+    a "tree"; or its sender waits until the tree is "reserved", there and back, for every packet or, "linked", for every
+    message, where that takes it less time than to send to each; "none": to each. switching: packets are stored where
+    they wait ("cut-through"), or hold the links that they have come along ("wormhole").
     """
 
-    model: Literal["endpoint", "planner", "scheduled"]
+    model: str = Field(pattern=r"^(endpoint|planner|scheduled|routed|[^\x00]{1,200}\.py:[A-Za-z_]\w{0,60})$")
     bytes_per_cycle: float = Field(gt=0)
     tiles_per_bus: int = Field(ge=1, le=2)
     route_cycles: int = Field(ge=0)
@@ -120,6 +134,28 @@ class Fabric(SourcedSection):
     receive_fragment_cycles: float = Field(ge=0)
     fragment_code_bytes: int = Field(ge=0)
     arrange_fragment_bundles: float = Field(ge=0)
+    link_bytes_per_cycle: float | None = Field(gt=0, default=None)
+    tiles_per_router: int = Field(ge=1, le=1024, default=1)
+    ways: Literal["both", "one", "opposed"] = "both"
+    ring_columns: int = Field(ge=0, le=4096, default=0)
+    ring_rows: int = Field(ge=0, le=4096, default=0)
+    packet_bytes: int = Field(ge=0, default=0)
+    header_bytes: int = Field(ge=0, default=0)
+    acknowledge_bytes: int = Field(ge=0, default=0)
+    multicast: Literal["tree", "reserved", "linked", "none"] = "tree"
+    switching: Literal["cut-through", "wormhole"] = "cut-through"
+
+    @model_validator(mode="after")
+    def _links_of_a_network(self) -> Fabric:
+        if self.model == "routed" and self.link_bytes_per_cycle is None:
+            raise ValueError('"routed" needs link_bytes_per_cycle: what a link between two routers carries in a cycle')
+        return self
+
+
+ROUTED = (  # keys of [exchange] that "routed" reads, none of which there were in 0.1.0
+    "link_bytes_per_cycle", "tiles_per_router", "ways", "ring_columns", "ring_rows", "packet_bytes", "header_bytes",
+    "acknowledge_bytes", "multicast", "switching",
+)  # fmt: skip
 
 
 class Sync(SourcedSection):

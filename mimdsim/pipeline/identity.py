@@ -12,6 +12,7 @@ from mimdsim.base.identity import Input, by_file, changed_files, digest_of, file
 from mimdsim.base.search_path import own_folder
 from mimdsim.execution import UNKNOWN_CODE, TrainingLog
 from mimdsim.machine import GpuMachine, MimdMachine, description_files
+from mimdsim.machine.mimd import ROUTED, Fabric
 from mimdsim.profile import NamedFile
 from mimdsim.workload import Workload, find_workload, inputs_of
 
@@ -81,6 +82,10 @@ def descriptions_digest(workload: Workload, *machines: Machine) -> str:
         if described[section][key] == default:
             del described[section][key]
     resolved = [described, *(machine.model_dump(mode="json") for machine in machines)]
+    for machine, table in zip(machines, resolved[1:], strict=True):
+        for key in ROUTED if isinstance(machine, MimdMachine) else ():
+            if table["exchange"][key] == Fabric.model_fields[key].default:
+                del table["exchange"][key]
     return digest_of(resolved)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mimdsim.base.units import counted
 from mimdsim.compiler import Compiled, Placement
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.isa_costs import costs_of_another, unmatched_cost_names
 from mimdsim.execution import TrainingLog
 from mimdsim.graph import SpikingNetwork
@@ -105,12 +106,8 @@ def beyond_sources(machine: MimdMachine) -> Iterator[str]:
             f"{machine.chip.tiles:,} tiles: the costs of {costs} come from chips of at most {SOURCED_TILES:,} tiles "
             f"and do not grow with distance; set {' and '.join(without)}"
         )
-    if machine.exchange.hop_cycles:
-        yield (
-            f"exchange.hop_cycles = {machine.exchange.hop_cycles:g}: hops take time, but links are never full here: "
-            "what tiles pass on for others is not counted, so exchanges in which many tiles send at once are lower "
-            "bounds (docs/other-machines.md)"
-        )
+    if machine.exchange.hop_cycles and (limits := fabric_of(machine).limits):
+        yield f"exchange.hop_cycles = {machine.exchange.hop_cycles:g}: {limits}"
 
 
 def other_costs(program: Program, machine: MimdMachine) -> Iterator[str]:

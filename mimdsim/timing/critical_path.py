@@ -15,7 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.base.cache import PerObject
-from mimdsim.costs.exchange_endpoint import cycles_of_phases, edge_bytes, link_phase_seconds, phases_of
+from mimdsim.costs.chip_links import edge_bytes, link_phase_seconds
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
 from mimdsim.profile import Span
@@ -89,7 +90,7 @@ def exchange_waits(program: Program, machine: MimdMachine) -> ExchangeWaits:
     """The cycles of the exchanges of all supersteps on `machine`, in program order."""
     (exchanges, synchronised, barriers), sync = _synchronisation(program), machine.sync
     exchange = np.zeros(synchronised.shape, np.int64)
-    exchange[exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
+    exchange[exchanges] = fabric_of(machine).cycles(program)
     link = np.rint(_link_seconds(program, machine.links) * machine.chip.clock_hz).astype(np.int64)
     closes = barriers > 0
     if program.chips > 1 and sync.scope == "all":

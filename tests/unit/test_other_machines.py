@@ -14,7 +14,7 @@ from by_hand import compute_cycles, timed, tiny
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.compiler import plan_exchanges
-from mimdsim.costs.exchange_endpoint import endpoint_cycles
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, load_machine
 from mimdsim.pipeline import simulate
@@ -260,7 +260,7 @@ def test_hops_and_width_against_measured_transfers(
             continue
         many, size = int(row["num_transactions"]), int(row["transaction_size_bytes"])
         hops = ring / 2 if row["same_axis"] == "1" else ring
-        moving = endpoint_cycles(np.array([many * size]), np.array([many * -(-size // packet)]), none, fabric)
+        moving = fabric_of(machine).end_cycles(np.array([many * size]), np.array([many * -(-size // packet)]), none)
         cycles = fabric.fixed_cycles + fabric.hop_cycles * hops + int(moving[0])
         errors.append(abs(cycles / float(row["latency_cycles"]) - 1))
     assert len(errors) == rows

@@ -1,0 +1,89 @@
+"""What an exchange on a chip costs: the questions that a fabric answers, asked by timing, search, planner, explain,
+advice and trace, and answered nowhere else.
+
+A fabric of one's own is a subclass in a Python file that the machine names, `exchange.model = "mine.py:Mine"`; it needs
+`cycles` and `estimate`, the rest has answers that follow from them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mimdsim.machine import MimdMachine
+from mimdsim.program import Exchange, Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class BusiestTile:
+    """The tile that an exchange phase waits for: bytes on its wire, and cycles of its control instructions."""
+
+    tile: int
+    wire_bytes: int
+    control_cycles: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Cycles of a phase with one cause: the cause, how the number is computed, and remarks."""
+
+    what: str
+    how: str
+    cycles: float
+    note: str = ""
+
+
+class FabricModel(ABC):
+    """The exchange fabric of a machine. Cycles are whole and those of the machine's clock."""
+
+    kind: ClassVar[str] = "derived"
+    """Kind of source of all its cycles, which sets their interval (`base/units.py`)."""
+    compared_with: ClassVar[str] = "endpoint"
+    """The fabric whose cycles a profile gives beside its own."""
+    rates: ClassVar[tuple[str, ...]] = ("bytes_per_cycle",)
+    """Keys of [exchange] whose doubling advice tries."""
+    limits: ClassVar[str] = ""
+    """What a run with it has to say of what is not modelled."""
+
+    def __init__(self, machine: MimdMachine):
+        self.machine, self.fabric, self.chip = machine, machine.exchange, machine.chip
+
+    @abstractmethod
+    def cycles(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> np.ndarray:
+        """int64[phases, chips]: cycles of exchange phases of a program (None: all, in order), 0 where nothing moves."""
+
+    @abstractmethod
+    def estimate(self, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
+        """int64: cycles of phases over the whole chip, of which only so much is known: bytes on the wire of the busiest
+        tile (sent or received, whichever are more), and the fragments that it sends and receives."""
+
+    def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
+        """int64[taking part]: cycles of one phase if no tile took longer than this one."""
+        found: np.ndarray = self.cycles(program, [exchange])[0, exchange.tiles // program.tiles_per_chip]
+        return found
+
+    def busiest(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> list[BusiestTile | None]:
+        """The tile that takes longest in each phase, the first of several; None if nothing moves."""
+        found: list[BusiestTile | None] = []
+        for exchange in exchanges_of(program) if exchanges is None else exchanges:
+            wire = np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received"))
+            at = int(np.argmax(wire)) if wire.any() else -1
+            found.append(
+                None
+                if at < 0
+                else BusiestTile(tile=int(exchange.tiles[at]), wire_bytes=int(wire[at]), control_cycles=0)
+            )
+        return found
+
+    def explain(self, program: Program, exchange: Exchange, tile: int, phase: int) -> list[Part]:
+        """What a phase that takes `phase` cycles on the tile's chip spends them on, as one of its tiles sees it."""
+        return [Part(what=f"exchange, {self.fabric.model}", how=f"{phase:,}", cycles=phase)]
+
+
+def exchanges_of(program: Program) -> list[Exchange]:
+    """The exchanges of all supersteps that have one, in program order."""
+    return [superstep.exchange for superstep, _, _ in program.supersteps() if superstep.exchange is not None]
