@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from mimdsim.base.errors import suggest
 from mimdsim.base.schema import Section, SourcedSection
 from mimdsim.base.search_path import Name
 from mimdsim.machine.area_power import Area, Power, TiledEnergy
@@ -98,6 +99,9 @@ class Tile(SourcedSection):
         return min(self.worker_contexts, self.issue_cycles)
 
 
+MODELS = ("endpoint", "planner", "scheduled", "routed")  # of exchange fabrics (`costs/fabric/`)
+
+
 class Fabric(SourcedSection):
     """The on-chip exchange fabric: `model` says what is counted (`costs/fabric/`).
 
@@ -124,7 +128,7 @@ class Fabric(SourcedSection):
     they wait ("cut-through"), or hold the links that they have come along ("wormhole").
     """
 
-    model: str = Field(pattern=r"^(endpoint|planner|scheduled|routed|[^\x00]{1,200}\.py:[A-Za-z_]\w{0,60})$")
+    model: str
     bytes_per_cycle: float = Field(gt=0)
     tiles_per_bus: int = Field(ge=1, le=2)
     route_cycles: int = Field(ge=0)
@@ -144,6 +148,14 @@ class Fabric(SourcedSection):
     acknowledge_bytes: int = Field(ge=0, default=0)
     multicast: Literal["tree", "reserved", "linked", "none"] = "tree"
     switching: Literal["cut-through", "wormhole"] = "cut-through"
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, model: str) -> str:
+        path, _, name = model.rpartition(":")
+        if model not in MODELS and not (path.endswith(".py") and name.isidentifier()):
+            raise ValueError(f"must be {', '.join(MODELS)} or FILE.py:NAME{suggest(model, MODELS)}")
+        return model
 
     @model_validator(mode="after")
     def _links_of_a_network(self) -> Fabric:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.base.files import with_home
 from mimdsim.base.identity import Input, by_file, changed_files, digest_of, file_digest, input_of
 from mimdsim.base.search_path import own_folder
 from mimdsim.execution import UNKNOWN_CODE, TrainingLog
 from mimdsim.machine import GpuMachine, MimdMachine, description_files
-from mimdsim.machine.mimd import ROUTED, Fabric
+from mimdsim.machine.mimd import MODELS, ROUTED, Fabric
 from mimdsim.profile import NamedFile
 from mimdsim.workload import Workload, find_workload, inputs_of
 
@@ -45,6 +46,10 @@ def config_digest(workload: Workload, *machines: Machine) -> str:
     """sha256 of everything that determines a result but the code: the resolved descriptions, and the contents of the
     files that they name."""
     named = [(each.key, each.sha256) for each in inputs_of(workload)]
+    for machine in machines:
+        if isinstance(machine, MimdMachine) and machine.exchange.model not in MODELS:
+            file = with_home(machine.exchange.model.rpartition(":")[0])
+            named.append(("exchange.model", file_digest(file)))
     together = [
         astuple(machine.correlation)
         for machine in machines

@@ -16,9 +16,9 @@ in which every packet meets all others at every part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,6 +60,18 @@ class RoutedPhase:
     loads: np.ndarray
 
 
+class Ends(NamedTuple):
+    """What the tiles that take part do, by tile, ascending: bytes sent (a multicast once) and received, also over links
+    between chips; fragments sent (requests of the sender) and received; float64[taking part]."""
+
+    tiles: np.ndarray
+    sent: np.ndarray
+    received: np.ndarray
+    pieces_sent: np.ndarray
+    pieces_received: np.ndarray
+
+
+_Line = Callable[[np.ndarray], np.ndarray]
 _PHASES: PerObject[RoutedPhase] = PerObject()  # of an exchange
 
 
@@ -76,7 +88,7 @@ class Routed(FabricModel):
     def estimate(self, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
         """As of `FabricModel`, as if all tiles sent so much to tiles anywhere on the chip."""
         fabric, chip = self.fabric, self.chip
-        packets = np.maximum(received, self._packets(wire_bytes))
+        packets = np.maximum(received, packets_of(wire_bytes, fabric))
         wire = wire_bytes + packets * fabric.header_bytes
         control = sent * fabric.send_fragment_cycles + received * fabric.receive_fragment_cycles
         port = np.maximum(wire / fabric.bytes_per_cycle, control)
@@ -111,14 +123,14 @@ class Routed(FabricModel):
         assert path is not None
         fabric = self.fabric
         ends = f"from tile {path.sender} to tile {path.reader}"
-        parts = (
+        parts = [
             ("port of the sender", path.port_out, f"tile {path.sender}: its bytes, headers and requests"),
             ("links along the row", path.row, "the fullest link that the path shares"),
             ("links along the column", path.column, "the fullest link that the path shares"),
             ("port of the reader", path.port_in, f"tile {path.reader}: what several tiles send to it"),
-        )
+        ]
         if fabric.switching == "cut-through":
-            parts = (max(parts, key=lambda part: part[1]),)
+            parts = [max(parts, key=lambda part: part[1])]
         found = [
             Part(what=what, how=f"{cycles:,.10g}", cycles=cycles, note=f"{note}; slowest path {ends}")
             for what, cycles, note in parts
@@ -139,33 +151,18 @@ class Routed(FabricModel):
         return _PHASES.get(exchange, key, lambda: self._phase(program, exchange))
 
     def _phase(self, program: Program, exchange: Exchange) -> RoutedPhase:
-        listed = messages_of(program, exchange)
-        scale = 1.0
+        listed, scale = messages_of(program, exchange), 1.0
         if listed is None:
             listed, scale = _all_to_all(exchange, program.tiles_per_chip)
-        tiles = exchange.tiles
-        sent, received = (exchange.column(f"bytes_{way}").astype(np.float64) for way in ("sent", "received"))
-        pieces = exchange.column("fragments_sent"), exchange.column("fragments_received")
-        return self.phase_of(listed, tiles, sent, received, *pieces, program.chips, program.tiles_per_chip, scale)
+        names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
+        ends = Ends(exchange.tiles, *(exchange.column(name).astype(np.float64) for name in names))
+        return self.phase_of(listed, ends, program.chips, program.tiles_per_chip, scale)
 
     def phase_of(
-        self,
-        messages: Messages,
-        tiles: np.ndarray,
-        sent: np.ndarray,
-        received: np.ndarray,
-        pieces_sent: np.ndarray,
-        pieces_received: np.ndarray,
-        chips: int,
-        tiles_per_chip: int,
-        scale: float = 1.0,
+        self, messages: Messages, ends: Ends, chips: int, tiles_per_chip: int, scale: float = 1.0
     ) -> RoutedPhase:
-        """A phase of messages that stay on their chips; scale: how many times as many there are as are listed.
-
-        tiles int64[taking part], ascending; by these: bytes sent (a multicast once) and received, also over links
-        between chips, and fragments sent and received (requests of the sender, and what the reader does for each).
-        """
-        fabric, network = self.fabric, Network.of(self.chip, self.fabric)
+        """A phase of messages that stay on their chips; scale: how many times as many there are as are listed."""
+        fabric, network, tiles = self.fabric, Network.of(self.chip, self.fabric), ends.tiles
         nets = [
             _Traffic.of(part, network.mirrored(number), fabric, chips, tiles_per_chip)
             for number, part in enumerate(network.parted(messages, tiles_per_chip))
@@ -175,11 +172,11 @@ class Routed(FabricModel):
         fanout = np.diff(messages.first)
         listed_out = np.bincount(at["sender"], weights=messages.size_bytes, minlength=count) * scale
         listed_in = np.bincount(at["reader"], weights=np.repeat(messages.size_bytes, fanout), minlength=count) * scale
-        elsewhere = np.maximum(sent - listed_out, 0), np.maximum(received - listed_in, 0)
+        elsewhere = np.maximum(ends.sent - listed_out, 0), np.maximum(ends.received - listed_in, 0)
         copies = sum(net.bytes_out(tiles, scale) for net in nets)
-        requests = pieces_sent * np.where(listed_out > 0, np.maximum(copies / np.maximum(listed_out, 1), 1), 1)
+        requests = ends.pieces_sent * np.where(listed_out > 0, np.maximum(copies / np.maximum(listed_out, 1), 1), 1)
         control = requests * fabric.send_fragment_cycles
-        hears = pieces_received * fabric.receive_fragment_cycles
+        hears = ends.pieces_received * fabric.receive_fragment_cycles
         cycles, busy = np.zeros(chips), np.zeros(count)
         paths: list[Path | None] = [None] * chips
         start = fabric.fixed_cycles + fabric.route_cycles
@@ -192,28 +189,26 @@ class Routed(FabricModel):
             for chip, path in enumerate(net.slowest(tiles, out, into, scale)):
                 if path is not None and path.cycles > (0 if (known := paths[chip]) is None else known.cycles):
                     paths[chip] = path
-        for chip in range(chips):  # what only waits for its own port, such as bytes from other chips
+        for chip in range(chips):
             own = np.flatnonzero((tiles // tiles_per_chip == chip) & (busy > 0))
-            if len(own):
-                at_port = int(own[np.argmax(busy[own])])
-                whole = int(np.ceil(busy[at_port]))
-                known = paths[chip]
-                if known is None or whole > known.cycles:
-                    ends = {"sender": int(tiles[at_port]), "reader": int(tiles[at_port])}
-                    nothing = {"row": 0.0, "column": 0.0, "port_in": 0.0, "hops": 0}
-                    paths[chip] = Path(**ends, **nothing, port_out=float(busy[at_port]), cycles=whole)  # type: ignore[arg-type]
-                known = paths[chip]
-                assert known is not None
-                cycles[chip] = known.cycles + start
+            if not len(own):
+                continue
+            port = int(own[np.argmax(busy[own])])
+            whole, slowest = int(np.ceil(busy[port])), paths[chip]
+            if slowest is None or whole > slowest.cycles:  # such as bytes from other chips
+                at_port = int(tiles[port])
+                slowest = Path(
+                    sender=at_port, reader=at_port, port_out=float(busy[port]), row=0.0, column=0.0, port_in=0.0,
+                    hops=0, cycles=whole,
+                )  # fmt: skip
+            paths[chip] = slowest
+            cycles[chip] = slowest.cycles + start
         return RoutedPhase(
             cycles=cycles.astype(np.int64),
             paths=tuple(path if path is None else replace(path, cycles=path.cycles + start) for path in paths),
             busy=busy,
             loads=np.stack([net.loads * scale for net in nets]),
         )
-
-    def _packets(self, size_bytes: Any) -> np.ndarray:
-        return packets_of(size_bytes, self.fabric)
 
 
 def packets_of(size_bytes: Any, fabric: Fabric) -> np.ndarray:
@@ -365,17 +360,20 @@ class _Traffic:
 
     def bytes_out(self, tiles: np.ndarray, scale: float) -> np.ndarray:
         """float64[taking part]: bytes that leave each tile, without headers, copies counted."""
-        return self._by_sender(tiles, self.messages.size_bytes * self.copies) * scale
+        out: np.ndarray = self._by_sender(tiles, self.messages.size_bytes * self.copies) * scale
+        return out
 
     def wire_out(self, tiles: np.ndarray, scale: float) -> np.ndarray:
         """float64[taking part]: bytes on the port out of each tile, with headers and answers."""
         out = self._by_sender(tiles, self.wire * self.copies)
-        return (out + self._by_reader(tiles, self.packets * self.fabric.acknowledge_bytes)) * scale
+        out += self._by_reader(tiles, self.packets * self.fabric.acknowledge_bytes)
+        return out * scale
 
     def wire_in(self, tiles: np.ndarray, scale: float) -> np.ndarray:
         """float64[taking part]: bytes on the port into each tile, with headers and answers."""
         answers = self.packets * np.diff(self.messages.first) * self.fabric.acknowledge_bytes
-        return (self._by_reader(tiles, self.wire) + self._by_sender(tiles, answers)) * scale
+        into: np.ndarray = self._by_reader(tiles, self.wire) + self._by_sender(tiles, answers)
+        return into * scale
 
     def reserving(self, tiles: np.ndarray, scale: float) -> np.ndarray:
         """float64[taking part]: cycles in which each tile waits until trees are reserved."""
@@ -414,7 +412,7 @@ class _Traffic:
             )  # fmt: skip
         return found
 
-    def _lines(self, sender: np.ndarray, reader: np.ndarray) -> tuple[Any, Any]:
+    def _lines(self, sender: np.ndarray, reader: np.ndarray) -> tuple[_Line, _Line]:
         """Functions of float64[4, routers] that give by reading the most of the row that it leaves by, in its
         direction, and of the column that it arrives by."""
         network = self.network
@@ -427,22 +425,14 @@ class _Traffic:
         chip = here[1] // high
 
         def along(of: np.ndarray) -> np.ndarray:
-            most = of[:2].reshape(2, -1, wide).max(axis=2)
-            return self._toward(there[0] - here[0], wide, most[0, here[1]], most[1, here[1]])
+            most: np.ndarray = of[:2].reshape(2, -1, wide).max(axis=2)
+            return _toward(network.kind, there[0] - here[0], wide, most[0, here[1]], most[1, here[1]])
 
         def across(of: np.ndarray) -> np.ndarray:
             most = of[2:].reshape(2, self.chips, high, wide).max(axis=2)
-            return self._toward(there[1] - here[1], high, most[0, chip, there[0]], most[1, chip, there[0]])
+            return _toward(network.kind, there[1] - here[1], high, most[0, chip, there[0]], most[1, chip, there[0]])
 
         return along, across
-
-    def _toward(self, steps: np.ndarray, extent: int, ahead: np.ndarray, back: np.ndarray) -> np.ndarray:
-        kind = self.network.kind
-        if kind != routes.MESH:
-            steps = steps % extent
-            if kind == routes.TORUS:
-                steps = np.where(2 * steps > extent, steps - extent, steps)
-        return np.where(steps > 0, ahead, np.where(steps < 0, back, 0.0))
 
     def _several_senders(self, sender: np.ndarray, to: np.ndarray, count: int) -> np.ndarray:
         """bool[readings]: whether tiles besides this sender send to the reader."""
@@ -458,6 +448,16 @@ class _Traffic:
     def _by_reader(self, tiles: np.ndarray, amount: np.ndarray) -> np.ndarray:
         each = np.repeat(amount, np.diff(self.messages.first))
         return np.bincount(np.searchsorted(tiles, self.messages.reader), weights=each, minlength=len(tiles))
+
+
+def _toward(kind: int, steps: np.ndarray, extent: int, ahead: np.ndarray, back: np.ndarray) -> np.ndarray:
+    """float64: what lies in the direction of so many steps along a row or column; 0 for none."""
+    if kind != routes.MESH:
+        steps = steps % extent
+        if kind == routes.TORUS:
+            steps = np.where(2 * steps > extent, steps - extent, steps)
+    found: np.ndarray = np.where(steps > 0, ahead, np.where(steps < 0, back, 0.0))
+    return found
 
 
 def _all_to_all(exchange: Exchange, tiles_per_chip: int) -> tuple[Messages, float]:
