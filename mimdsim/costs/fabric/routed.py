@@ -8,6 +8,7 @@ waiting for others comes to depends on how packets are switched:
     wormhole:    a packet holds what it has come along while it waits for what comes next, so that the parts of a path
                  that it shares with packets of other tiles are waited for one after another: their sum. A link that
                  carries messages of one tile only, or to one only, is not waited for: those queue at the tile's port.
+                 A tree that is reserved first is waited for as a whole, and its links are taken meanwhile.
 
 A phase takes fixed and route cycles, and the slowest path with its hops (there, and back where readers answer). The sum
 for wormholes stands for arbitration that is not simulated: it is between all parts at once (cut-through) and a schedule
@@ -184,9 +185,9 @@ class Routed(FabricModel):
             more = elsewhere if number == 0 else (0.0, 0.0)
             out = (net.wire_out(tiles, scale) + more[0]) / fabric.bytes_per_cycle + net.reserving(tiles, scale)
             into = (net.wire_in(tiles, scale) + more[1]) / fabric.bytes_per_cycle
-            out, into = np.maximum(out, control + hears), np.maximum(into, hears)
-            busy = np.maximum(busy, np.maximum(out, into))
-            for chip, path in enumerate(net.slowest(tiles, out, into, scale)):
+            out, heard = np.maximum(out, control + hears), np.maximum(into, hears)
+            busy = np.maximum(busy, np.maximum(out, heard))
+            for chip, path in enumerate(net.slowest(tiles, out, into, heard, scale)):
                 if path is not None and path.cycles > (0 if (known := paths[chip]) is None else known.cycles):
                     paths[chip] = path
         for chip in range(chips):
@@ -312,8 +313,8 @@ class Network:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Traffic:
     """The messages of one network: by message, bytes with headers, packets, copies (1 along a tree), cycles of
-    reserving it; by reading, hops there and back; by link, bytes and whether messages of several tiles to several share
-    it."""
+    reserving it; by reading, hops there and back; by link, bytes (of a reserved tree also those that could have gone
+    there meanwhile) and whether messages of several tiles to several share it."""
 
     messages: Messages
     network: Network
@@ -347,7 +348,8 @@ class _Traffic:
         loads, ends = np.zeros((4, routers)), np.full((2, 4, routers), routes.NONE)
         columns, rows = network.places(np.arange(chips * tiles_per_chip), tiles_per_chip)
         routes.link_loads(
-            network.kind, network.wide, network.high, columns, rows, messages.sender, wire, tree, messages.first,
+            network.kind, network.wide, network.high, columns, rows, messages.sender,
+            wire + tree * reserve * (fabric.link_bytes_per_cycle or 1.0), tree, messages.first,
             messages.reader, loads, ends[0], ends[1],
         )  # fmt: skip
         if fabric.acknowledge_bytes:
@@ -379,15 +381,18 @@ class _Traffic:
         """float64[taking part]: cycles in which each tile waits until trees are reserved."""
         return self._by_sender(tiles, self.reserve) * scale
 
-    def slowest(self, tiles: np.ndarray, out: np.ndarray, into: np.ndarray, scale: float) -> list[Path | None]:
-        """The slowest path of every chip; out, into float64[taking part]: cycles of the ports."""
+    def slowest(
+        self, tiles: np.ndarray, out: np.ndarray, into: np.ndarray, heard: np.ndarray, scale: float
+    ) -> list[Path | None]:
+        """The slowest path of every chip; float64[taking part]: cycles of the ports out, of those in, and of the latter
+        with what a tile does for every piece that it hears, which nothing on its way waits for."""
         found: list[Path | None] = [None] * self.chips
         messages, fanout = self.messages, np.diff(self.messages.first)
         if not len(messages.reader):
             return found
         sender = np.repeat(messages.sender, fanout)
         at, to = np.searchsorted(tiles, sender), np.searchsorted(tiles, messages.reader)
-        port_out, port_in = out[at], into[to]
+        port_out, port_in = out[at], heard[to]
         per_cycle = self.fabric.link_bytes_per_cycle or 1.0
         take, shared = self.loads * scale / per_cycle, self.loads * self.shared * scale / per_cycle
         along, across = self._lines(sender, messages.reader)
@@ -396,8 +401,9 @@ class _Traffic:
         if self.fabric.switching == "wormhole":
             row, column = along(shared), across(shared)
             several = self._several_senders(sender, to, len(tiles))
-            port_in = np.where(several, port_in, 0.0)
+            port_in = np.where(several, into[to], 0.0)
             summed = port_out + row + column + port_in
+            summed[np.repeat(self.reserve > 0, fanout)] = 0.0  # nothing is held while the whole tree is waited for
             port_out = np.where(summed >= whole, port_out, whole - row - column - port_in)
             whole = np.maximum(whole, summed)
         whole = whole + self.fabric.hop_cycles * self.hops
