@@ -164,10 +164,11 @@ class Fabric(SourcedSection):
         return self
 
 
-ROUTED = (  # keys of [exchange] that "routed" reads, none of which there were in 0.1.0
+ROUTED = (  # keys of [exchange] that only "routed" reads
     "link_bytes_per_cycle", "tiles_per_router", "ways", "ring_columns", "ring_rows", "packet_bytes", "header_bytes",
     "acknowledge_bytes", "multicast", "switching",
 )  # fmt: skip
+SINCE = {"exchange": ROUTED, "energy": ("hop_joules_per_byte",)}  # keys, all with defaults, that 0.1.0 did not have
 
 
 class Sync(SourcedSection):

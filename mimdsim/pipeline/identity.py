@@ -13,7 +13,7 @@ from mimdsim.base.identity import Input, by_file, changed_files, digest_of, file
 from mimdsim.base.search_path import own_folder
 from mimdsim.execution import UNKNOWN_CODE, TrainingLog
 from mimdsim.machine import GpuMachine, MimdMachine, description_files
-from mimdsim.machine.mimd import MODELS, ROUTED, Fabric
+from mimdsim.machine.mimd import MODELS, SINCE
 from mimdsim.profile import NamedFile
 from mimdsim.workload import Workload, find_workload, inputs_of
 
@@ -88,9 +88,11 @@ def descriptions_digest(workload: Workload, *machines: Machine) -> str:
             del described[section][key]
     resolved = [described, *(machine.model_dump(mode="json") for machine in machines)]
     for machine, table in zip(machines, resolved[1:], strict=True):
-        for key in ROUTED if isinstance(machine, MimdMachine) else ():
-            if table["exchange"][key] == Fabric.model_fields[key].default:
-                del table["exchange"][key]
+        for section, keys in SINCE.items() if isinstance(machine, MimdMachine) else ():
+            described_part = getattr(machine, section)
+            for key in keys if described_part is not None else ():
+                if getattr(described_part, key) == type(described_part).model_fields[key].default:
+                    del table[section][key]
     return digest_of(resolved)
 
 

@@ -213,10 +213,17 @@ def _energy(
             ("instructions and own memory", "bundle_joules", sum(load.bundles for load in loads)),
             ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
             ("exchange on the chip", "exchange_joules_per_byte", sum(span.bytes_received for span in spans)),
+            ("links between routers", "hop_joules_per_byte", _hop_bytes(program, machine)),
             ("links between chips", "link_joules_per_byte", _moved_bytes(program)[-1]),
             ("host link", "host_joules_per_byte", input_bytes(program)),
         ),
     )
+
+
+def _hop_bytes(program: Program, machine: MimdMachine) -> int:
+    """Bytes times links between routers that they go along, in one run of the program."""
+    times = [times for superstep, times, _ in program.supersteps() if superstep.exchange is not None]
+    return int(fabric_of(machine).hop_bytes(program) @ np.array(times, np.int64))
 
 
 def refuse_other_machine(program: Program, machine: MimdMachine) -> None:

@@ -223,7 +223,7 @@ def test_the_diameter_of_a_grid(tiles: int, columns: int, mesh: int, torus: int)
     assert tiny(**size, chip_grid="torus").chip.diameter == torus
 
 
-# none of these rows gave a number to the machines; kind: bounds of the mean and the median error (docs/other-machines.md)
+# none of these rows gave a number to a machine; kind: bounds of mean and median error (docs/other-machines.md)
 TRANSFERS = {
     "Wormhole, one to one": (0.076, 0.078), "Blackhole, one to one": (0.048, 0.030),
     "Wormhole, one from one": (0.074, 0.027), "Blackhole, one from one": (0.096, 0.020),

@@ -61,6 +61,11 @@ class FabricModel(ABC):
         """int64: cycles of phases over the whole chip, of which only so much is known: bytes on the wire of the busiest
         tile (sent or received, whichever are more), and the fragments that it sends and receives."""
 
+    def hop_bytes(self, program: Program) -> np.ndarray:
+        """int64[phases]: bytes times links between routers that they go along, for every exchange phase of a program;
+        0 where there are no such links."""
+        return np.zeros(len(exchanges_of(program)), np.int64)
+
     def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
         """int64[taking part]: cycles of one phase if no tile took longer than this one."""
         found: np.ndarray = self.cycles(program, [exchange])[0, exchange.tiles // program.tiles_per_chip]

@@ -86,6 +86,9 @@ class Routed(FabricModel):
         found = [self.phase(program, exchange).cycles for exchange in chosen]
         return np.array(found, np.int64).reshape(-1, program.chips)
 
+    def hop_bytes(self, program: Program) -> np.ndarray:
+        return np.array([int(self.phase(program, one).loads.sum()) for one in exchanges_of(program)], np.int64)
+
     def estimate(self, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
         """As of `FabricModel`, as if all tiles sent so much to tiles anywhere on the chip."""
         fabric, chip = self.fabric, self.chip
@@ -313,8 +316,8 @@ class Network:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Traffic:
     """The messages of one network: by message, bytes with headers, packets, copies (1 along a tree), cycles of
-    reserving it; by reading, hops there and back; by link, bytes (of a reserved tree also those that could have gone
-    there meanwhile) and whether messages of several tiles to several share it."""
+    reserving it; by reading, hops there and back; by link, bytes, cycles for which trees are being reserved, and
+    whether messages of several tiles to several share it."""
 
     messages: Messages
     network: Network
@@ -327,6 +330,7 @@ class _Traffic:
     reserve: np.ndarray
     hops: np.ndarray
     loads: np.ndarray
+    held: np.ndarray
     shared: np.ndarray
 
     @classmethod
@@ -345,19 +349,18 @@ class _Traffic:
         once = wire / fabric.bytes_per_cycle + reserve
         tree = (fanout > 1) & (once <= fanout * each) & (fabric.multicast != "none")
         routers = chips * network.wide * network.high
-        loads, ends = np.zeros((4, routers)), np.full((2, 4, routers), routes.NONE)
+        (loads, held), ends = np.zeros((2, 4, routers)), np.full((2, 4, routers), routes.NONE)
         columns, rows = network.places(np.arange(chips * tiles_per_chip), tiles_per_chip)
         routes.link_loads(
-            network.kind, network.wide, network.high, columns, rows, messages.sender,
-            wire + tree * reserve * (fabric.link_bytes_per_cycle or 1.0), tree, messages.first,
-            messages.reader, loads, ends[0], ends[1],
+            network.kind, network.wide, network.high, columns, rows, messages.sender, wire, tree * reserve, tree,
+            messages.first, messages.reader, loads, held, ends[0], ends[1],
         )  # fmt: skip
         if fabric.acknowledge_bytes:
             hops = hops + network.hops(there, here)
         return cls(
             messages=messages, network=network, fabric=fabric, chips=chips, tiles_per_chip=tiles_per_chip, wire=wire,
             packets=packets, copies=np.where(tree, 1, fanout), reserve=np.where(tree, reserve, 0.0), hops=hops,
-            loads=loads, shared=(ends == routes.SEVERAL).all(axis=0),
+            loads=loads, held=held, shared=(ends == routes.SEVERAL).all(axis=0),
         )  # fmt: skip
 
     def bytes_out(self, tiles: np.ndarray, scale: float) -> np.ndarray:
@@ -394,7 +397,8 @@ class _Traffic:
         at, to = np.searchsorted(tiles, sender), np.searchsorted(tiles, messages.reader)
         port_out, port_in = out[at], heard[to]
         per_cycle = self.fabric.link_bytes_per_cycle or 1.0
-        take, shared = self.loads * scale / per_cycle, self.loads * self.shared * scale / per_cycle
+        take = (self.loads / per_cycle + self.held) * scale
+        shared = take * self.shared
         along, across = self._lines(sender, messages.reader)
         row, column = along(take), across(take)
         whole = np.maximum.reduce([port_out, row, column, port_in])

@@ -11,13 +11,14 @@ NONE, SEVERAL = -1, -2
 
 
 @compiled
-def link_loads(kind, wide, high, columns, rows, sender, size, tree, first, reader, loads, senders, readers):  # type: ignore[no-untyped-def]
+def link_loads(kind, wide, high, columns, rows, sender, size, hold, tree, first, reader, loads, held, senders, readers):  # type: ignore[no-untyped-def]
     """Add messages to `loads` float64[4, routers], by the router that a link leaves: east, west, south, north.
 
     columns, rows int64[tiles]: the router of each tile, numbered over all chips, `high` rows each. Message k of
     size[k] bytes goes from sender[k] to reader[first[k]:first[k + 1]], once along a tree of their routes where tree[k],
-    else to each on its own. senders, readers int64[4, routers]: the tile whose messages a link carries or leads to,
-    NONE or SEVERAL. A crossbar's routers have one link to its middle (east) and one from it (south).
+    else to each on its own; `held`, shaped alike, gets hold[k] of each. senders, readers int64[4, routers]: the tile
+    whose messages a link carries or leads to, NONE or SEVERAL. A crossbar's routers have one link to its middle (east)
+    and one from it (south).
     """
     south, north, reached = np.zeros(wide, np.int64), np.zeros(wide, np.int64), np.full(loads.shape[1], NONE)
     for k in range(len(sender)):
@@ -35,12 +36,46 @@ def link_loads(kind, wide, high, columns, rows, sender, size, tree, first, reade
                     there = rows[reader[i]] * wide + columns[reader[i]]
                     if there != here and reached[there] != begin:
                         reached[there], leaves = begin, True
-                        _mark(2, there, size[k], sender[k], reader[i], loads, senders, readers)
+                        _mark(2, there, size[k], hold[k], sender[k], reader[i], loads, held, senders, readers)
                 if leaves:
-                    _mark(0, here, size[k], sender[k], to, loads, senders, readers)
+                    _mark(0, here, size[k], hold[k], sender[k], to, loads, held, senders, readers)
                 continue
-            _walk(0, 1, x, y, east, wide, y // high * high, high, size[k], sender[k], to, loads, senders, readers)
-            _walk(1, -1, x, y, west, wide, y // high * high, high, size[k], sender[k], to, loads, senders, readers)
+            _walk(
+                0,
+                1,
+                x,
+                y,
+                east,
+                wide,
+                y // high * high,
+                high,
+                size[k],
+                hold[k],
+                sender[k],
+                to,
+                loads,
+                held,
+                senders,
+                readers,
+            )
+            _walk(
+                1,
+                -1,
+                x,
+                y,
+                west,
+                wide,
+                y // high * high,
+                high,
+                size[k],
+                hold[k],
+                sender[k],
+                to,
+                loads,
+                held,
+                senders,
+                readers,
+            )
             for i in range(begin, begin + group):
                 at = columns[reader[i]]
                 step = steps_between(kind, y, rows[reader[i]], high)
@@ -51,8 +86,42 @@ def link_loads(kind, wide, high, columns, rows, sender, size, tree, first, reade
             for i in range(begin, begin + group):
                 at = columns[reader[i]]
                 floor = y // high * high
-                _walk(2, 1, at, y, south[at], wide, floor, high, size[k], sender[k], to, loads, senders, readers)
-                _walk(3, -1, at, y, north[at], wide, floor, high, size[k], sender[k], to, loads, senders, readers)
+                _walk(
+                    2,
+                    1,
+                    at,
+                    y,
+                    south[at],
+                    wide,
+                    floor,
+                    high,
+                    size[k],
+                    hold[k],
+                    sender[k],
+                    to,
+                    loads,
+                    held,
+                    senders,
+                    readers,
+                )
+                _walk(
+                    3,
+                    -1,
+                    at,
+                    y,
+                    north[at],
+                    wide,
+                    floor,
+                    high,
+                    size[k],
+                    hold[k],
+                    sender[k],
+                    to,
+                    loads,
+                    held,
+                    senders,
+                    readers,
+                )
                 south[at] = north[at] = 0
 
 
@@ -72,9 +141,9 @@ def steps_between(kind, here, there, extent):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _walk(direction, by, x, y, steps, wide, floor, high, size, sender, reader, loads, senders, readers):  # type: ignore[no-untyped-def]
+def _walk(direction, by, x, y, steps, wide, floor, high, size, hold, sender, reader, loads, held, senders, readers):  # type: ignore[no-untyped-def]
     for _ in range(steps):
-        _mark(direction, y * wide + x, size, sender, reader, loads, senders, readers)
+        _mark(direction, y * wide + x, size, hold, sender, reader, loads, held, senders, readers)
         if direction < 2:
             x = (x + by) % wide
         else:
@@ -82,8 +151,9 @@ def _walk(direction, by, x, y, steps, wide, floor, high, size, sender, reader, l
 
 
 @compiled
-def _mark(direction, router, size, sender, reader, loads, senders, readers):  # type: ignore[no-untyped-def]
+def _mark(direction, router, size, hold, sender, reader, loads, held, senders, readers):  # type: ignore[no-untyped-def]
     loads[direction, router] += size
+    held[direction, router] += hold
     if senders[direction, router] == NONE:
         senders[direction, router], readers[direction, router] = sender, reader
         return
