@@ -168,7 +168,11 @@ ROUTED = (  # keys of [exchange] that only "routed" reads
     "link_bytes_per_cycle", "tiles_per_router", "ways", "ring_columns", "ring_rows", "packet_bytes", "header_bytes",
     "acknowledge_bytes", "multicast", "switching",
 )  # fmt: skip
-SINCE = {"exchange": ROUTED, "energy": ("hop_joules_per_byte",)}  # keys, all with defaults, that 0.1.0 did not have
+SINCE = {
+    "exchange": ROUTED,
+    "sync": ("model",),
+    "energy": ("hop_joules_per_byte",),
+}  # keys, all with defaults, that 0.1.0 did not have
 
 
 class Sync(SourcedSection):
@@ -178,9 +182,12 @@ class Sync(SourcedSection):
     that library programs of different chips run one after another. exchange_share: how long tiles wait at the
     barrier for the last of them, as a share of its exchange, in addition to internal_cycles or external_cycles.
     hop_cycles: what every hop between the tiles of a chip that are farthest from each other adds to a barrier, there
-    and back.
+    and back. model: the barrier is of all tiles of a "chip"; or of the "participants" of an exchange, so that only
+    their distance counts (in loops, that of all tiles of the program); or there is none on a chip, "dataflow": a tile
+    goes on when its inputs have arrived (`timing/dataflow.py`).
     """
 
+    model: Literal["chip", "participants", "dataflow"] = "chip"
     scope: Literal["chip", "all"]
     internal_cycles: int = Field(ge=0)
     external_cycles: int = Field(ge=0)
@@ -267,7 +274,8 @@ class MimdMachine(Section):
     def __hash__(self) -> int:  # its sections hold dicts; equality compares them all
         return hash((self.name, self.title, self.chip.tiles, self.chip.clock_hz, self.links.chips))
 
-    def barrier_cycles(self, all_chips: bool) -> int:
-        """Cycles of a barrier of one chip or of all, from its last tile until all go on."""
+    def barrier_cycles(self, all_chips: bool, hops: int | None = None) -> int:
+        """Cycles of a barrier of one chip or of all, from its last tile until all go on; hops: between the tiles of a
+        chip that take part and are farthest from each other (None: all of it)."""
         barrier = self.sync.external_cycles if all_chips else self.sync.internal_cycles
-        return barrier + round(self.sync.hop_cycles * self.chip.diameter)
+        return barrier + round(self.sync.hop_cycles * (self.chip.diameter if hops is None else hops))

@@ -12,7 +12,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import counted
-from mimdsim.costs.fabric import fabric_of
+from mimdsim.costs.fabric import Part, fabric_of
 from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.profile import Span
@@ -158,25 +158,31 @@ def exchange_rows(
     """here: cycles of one exchange on the tile's chip."""
     exchange, rows = superstep.exchange, []
     if exchange is not None and here:
-        parts = fabric_of(machine).explain(program, exchange, tile, here)
+        fabric = fabric_of(machine)
+        if machine.sync.model == "dataflow":
+            own = fabric.tile_cycles(program, exchange)[exchange.tiles == tile]
+            here, said = int(own.sum()), "until it has sent, and what it reads has arrived once all is sent"
+            parts = [Part(what="its part of the exchange", how=said, cycles=here)]
+        else:
+            parts = fabric.explain(program, exchange, tile, here)
         rows = [Row(**vars(part)).times(times) for part in parts if part.cycles]
     rows.append(Row(what="links between chips", how="bytes over links, by route", cycles=part.link))
     rest = part.exchange - part.link - here * times
-    return _with_other_chips(rows, rest)
+    return _with_others(rows, rest, machine)
 
 
-def sync_rows(machine: MimdMachine, part: PathPart, cycles: int, all_chips: bool, times: int) -> tuple[Row, ...]:
-    """cycles: of one sync of the tile's chip, or of all chips."""
-    barrier = machine.barrier_cycles(all_chips=all_chips)
-    rows = []
+def sync_rows(
+    machine: MimdMachine, part: PathPart, cycles: int, late: int, all_chips: bool, times: int
+) -> tuple[Row, ...]:
+    """cycles: of one sync of the tile's chip, or of all chips, late of them for the last tile of the exchange."""
+    rows, barrier = [], cycles - late
     if cycles:
         what = "barrier of all chips" if all_chips else "barrier of the chip"
         rows.append(Row(what=what, how=f"{barrier}", cycles=barrier).times(times))
-        late = cycles - barrier
         share = f"{machine.sync.exchange_share:g} of the exchange"
         rows.append(Row(what="waits for the last tile", how=f"{late:,}", cycles=late, note=share).times(times))
     rest = part.sync - cycles * times
-    return _with_other_chips(rows, rest)
+    return _with_others(rows, rest, machine)
 
 
 ROUNDING = 1e-9  # relative, of sums in another order
@@ -238,9 +244,9 @@ def explain(
         contexts=workers.contexts(shown),
         work=workers.work(shown),
         compute=tuple(compute),
-        waiting=_compute_waiting(load, part, np.broadcast_to(every, times), chip),
+        waiting=_compute_waiting(load, part, np.broadcast_to(every, times), chip, machine),
         exchange=exchange_rows(program, found, machine, part, here, tile, times),
-        sync=sync_rows(machine, part, int(synced), closes, times),
+        sync=sync_rows(machine, part, int(synced), int(waiting.late[number, chip]) if synced else 0, closes, times),
     )
 
 
@@ -313,9 +319,13 @@ def _require_all(rows: Sequence[Row], busy: int, where: str) -> None:
         )
 
 
-def _compute_waiting(load: SuperstepLoad, part: PathPart, every: np.ndarray, chip: int) -> tuple[Row, ...]:
+def _compute_waiting(
+    load: SuperstepLoad, part: PathPart, every: np.ndarray, chip: int, machine: MimdMachine
+) -> tuple[Row, ...]:
     """The difference between the tile's own cycles and what the superstep adds to the longest sum since the last
     sync."""
+    if machine.sync.model == "dataflow":
+        return _with_others((), float(part.compute - every.sum()), machine)
     added = load.cycles_by_execution[:, chip]
     more = added - every
     rows = (
@@ -330,10 +340,13 @@ def _compute_waiting(load: SuperstepLoad, part: PathPart, every: np.ndarray, chi
             cycles=float(more[more < 0].sum()),
         ),
     )
-    return _with_other_chips(rows, float(part.compute - added.sum()))
+    return _with_others(rows, float(part.compute - added.sum()), machine)
 
 
-def _with_other_chips(rows: Iterable[Row], cycles: float) -> tuple[Row, ...]:
-    """The rows that have cycles, with one for what other chips add."""
+def _with_others(rows: Iterable[Row], cycles: float, machine: MimdMachine) -> tuple[Row, ...]:
+    """The rows that have cycles, with one for what other chips add, or other tiles on the longest path."""
     others = Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=cycles)
+    if machine.sync.model == "dataflow":
+        how = "the longest path over tiles counts: what it takes here, less this tile's own"
+        others = Row(what="longest path", how=how, cycles=cycles)
     return tuple(row for row in (*rows, others) if row.cycles)

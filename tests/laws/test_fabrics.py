@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import simpy
 from by_hand import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +21,9 @@ from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.columns import routes
 from mimdsim.pipeline import simulate
 from mimdsim.program.messages import Messages
+from mimdsim.timing import program_loads
+from mimdsim.timing.dataflow import arrivals_of
+from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.workload import load_workload
 
 Sent = list[tuple[int, int, list[int]]]  # sender, bytes, readers
@@ -337,3 +342,84 @@ def test_a_network_of_routers_needs_links() -> None:
         load_machine("tiny", {"exchange.model": "routed"})
     with pytest.raises(DescriptionError, match=r"exchange\.model"):
         load_machine("tiny", {"exchange.model": "rooted"})
+
+
+# ---- who waits for whom
+
+WAITS = st.fixed_dictionaries(
+    {
+        "links_chips": st.sampled_from([1, 2]),
+        "exchange_model": st.sampled_from(["endpoint", "scheduled", "routed"]),
+        "exchange_switching": st.sampled_from(["cut-through", "wormhole"]),
+        "chip_grid": st.sampled_from(["mesh", "torus", "crossbar"]),
+        "exchange_hop_cycles": st.sampled_from([0.0, 3.0]),
+        "sync_hop_cycles": st.sampled_from([0.0, 2.0]),
+        "sync_exchange_share": st.sampled_from([0.0, 0.2]),
+        "mapping": st.sampled_from(["published", "best"]),
+    }
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@given(of=WAITS)
+def test_who_waits_for_fewer_is_never_slower(of: dict[str, Any]) -> None:
+    """Without barriers, with barriers of those that exchange, and of the chip."""
+    shape = {"chip_tiles": 64, "chip_grid_columns": 8, **{key: value for key, value in of.items() if key != "mapping"}}
+    changes = SMALL | {"mapping.program": of["mapping"], "data.timesteps": 5}
+    run = simulate(load_workload("nmnist-2-random", changes), routed(**shape))
+    cycles = []
+    for model in ("dataflow", "participants", "chip"):
+        again = run.retime(routed(**shape, sync_model=model))
+        assert sum(span.cycles for span in again.spans) == again.cycles
+        cycles.append(again.cycles)
+    assert cycles == sorted(cycles)
+
+
+@pytest.mark.parametrize("chips", [1, 2])
+def test_explanations_without_barriers_add_up(chips: int) -> None:
+    machine = routed(chip_tiles=64, chip_grid_columns=8, sync_model="dataflow", sync_hop_cycles=2.0, links_chips=chips)
+    run = simulate(load_workload("nmnist-2-random", SMALL | {"data.timesteps": 4}), machine)
+    for number, span in list(enumerate(run.tiled.spans))[::3]:
+        told = run.explain(number)
+        parts = (*told.compute, *told.waiting), told.exchange, told.sync
+        cycles = [round(sum(row.cycles for row in rows)) for rows in parts]
+        assert cycles == [span.compute_cycles, span.exchange_cycles, span.sync_cycles], span.name
+
+
+def test_tiles_go_on_as_processes_do() -> None:
+    """The longest path is when the last process ends: one for each tile, which waits for those that it reads."""
+    machine = routed(chip_tiles=64, chip_grid_columns=8, sync_model="dataflow", exchange_hop_cycles=2.0)
+    run = simulate(load_workload("nmnist-2-random", SMALL | {"data.timesteps": 4}), machine)
+    program, fabric = run.compiled.program, fabric_of(machine)
+    every = program_loads(program, run.log.activity, TileIssue.of(machine))
+    loads = {id(step): load for (step, _, _), load in zip(program.supersteps(), every, strict=True)}
+    environment = simpy.Environment()
+    order = list(program.turns())
+    events, plan = [], []
+    for step, timestep in order:
+        busy = loads[id(step)].by_tile()
+        row = busy[min(timestep, len(busy) - 1)]
+        cycles = np.zeros(program.tiles, np.int64)
+        cycles[loads[id(step)].first_tile :][: len(row)] = row
+        reads: dict[int, list[int]] = {}
+        own = np.zeros(program.tiles, np.int64)
+        if step.exchange is not None:
+            arrivals = arrivals_of(program, step.exchange)
+            for at, reader in enumerate(arrivals.reader.tolist()):
+                reads[reader] = arrivals.sender[arrivals.first[at] : arrivals.first[at + 1]].tolist()
+            own[step.exchange.tiles] = fabric.tile_cycles(program, step.exchange)
+        plan.append((reads, own, cycles))
+        events.append([environment.event() for _ in range(program.tiles)])
+
+    def tile(number: int) -> Iterator[simpy.Event]:
+        for (reads, own, cycles), begun in zip(plan, events, strict=True):
+            begun[number].succeed()
+            yield simpy.AllOf(environment, [begun[other] for other in reads.get(number, [])])
+            yield environment.timeout(int(own[number] + cycles[number]))
+
+    for number in range(program.tiles):
+        environment.process(tile(number))
+    environment.run()
+    loops = sum(span.cycles for span in run.tiled.spans if span.op == "repeat")
+    assert environment.now + loops == run.tiled.cycles

@@ -25,9 +25,9 @@ import numpy as np
 from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import wide
 from mimdsim.base.units import counted
-from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Part, exchanges_of
+from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Part, exchanges_of, hops_apart, moving_tiles
 from mimdsim.costs.fabric.schedule import scheduled_cycles
-from mimdsim.machine.mimd import Chip, Fabric
+from mimdsim.machine.mimd import Fabric
 from mimdsim.numerics.columns.grouping import number_alike
 from mimdsim.program import Exchange, Program
 
@@ -167,9 +167,10 @@ class Endpoint(FabricModel):
         each between the farthest rows and columns of the chip's tiles that send or receive."""
         if not self.fabric.hop_cycles:
             return np.zeros((len(phases.exchanges), program.chips), np.int64)
-        place = self.chip.tiles, self.chip.grid_columns
-        columns, rows = _APART.get(phases, place, lambda: _hops_apart(program, phases, self.chip))
-        return np.asarray(self._hops(self.chip.hops(columns, rows)))
+        chip = self.chip
+        moving = [moving_tiles(exchange) for exchange in phases.exchanges]
+        place = chip.tiles, chip.grid_columns, chip.grid
+        return np.asarray(self._hops(_APART.get(phases, place, lambda: hops_apart(program, moving, chip))))
 
 
 class Planner(Endpoint):
@@ -212,20 +213,6 @@ def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) 
     silent = (exchange.column("bytes_sent") == 0) & (exchange.column("bytes_received") == 0)
     idle = ((tiles[at] != partner) | silent[at]) & (within ^ 1 < tiles_per_chip)
     return np.where(idle, exchange.column("bytes_received"), exchange.column("bytes_shared")) // 2
-
-
-def _hops_apart(program: Program, phases: _Phases, chip: Chip) -> np.ndarray:
-    """int64[2, phases, chips]: columns and rows between the tiles of each chip that are farthest from each other."""
-    apart = np.zeros((2, len(phases.exchanges), program.chips), np.int64)
-    for number, exchange in enumerate(phases.exchanges):
-        moving = exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)]
-        on_chip, within = np.divmod(moving, program.tiles_per_chip)
-        for axis, place in enumerate(reversed(np.divmod(within, chip.grid_columns))):
-            least, most = np.full(program.chips, chip.tiles), np.zeros(program.chips, np.int64)
-            np.minimum.at(least, on_chip, place)
-            np.maximum.at(most, on_chip, place)
-            apart[axis, number] = np.maximum(most - least, 0)
-    return apart
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

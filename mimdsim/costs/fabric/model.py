@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mimdsim.base.compressed_columns import wide
 from mimdsim.machine import MimdMachine
+from mimdsim.machine.mimd import Chip
 from mimdsim.program import Exchange, Program
 
 
@@ -92,3 +94,21 @@ class FabricModel(ABC):
 def exchanges_of(program: Program) -> list[Exchange]:
     """The exchanges of all supersteps that have one, in program order."""
     return [superstep.exchange for superstep, _, _ in program.supersteps() if superstep.exchange is not None]
+
+
+def moving_tiles(exchange: Exchange) -> np.ndarray:
+    """int64: the tiles that send or receive."""
+    return wide(exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)])
+
+
+def hops_apart(program: Program, groups: Sequence[np.ndarray], chip: Chip) -> np.ndarray:
+    """int64[groups, chips]: hops between the farthest rows and columns of each chip's tiles of every group."""
+    apart = np.zeros((2, len(groups), program.chips), np.int64)
+    for number, tiles in enumerate(groups):
+        on_chip, within = np.divmod(tiles, program.tiles_per_chip)
+        for axis, place in enumerate(reversed(np.divmod(within, chip.grid_columns))):
+            least, most = np.full(program.chips, chip.tiles), np.zeros(program.chips, np.int64)
+            np.minimum.at(least, on_chip, place)
+            np.maximum.at(most, on_chip, place)
+            apart[axis, number] = np.maximum(most - least, 0)
+    return np.asarray(chip.hops(*apart))

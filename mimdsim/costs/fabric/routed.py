@@ -53,7 +53,9 @@ class Path:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoutedPhase:
     """One phase: cycles int64[chips]; the slowest path of each chip (None: nothing moves); busy float64[taking part]:
-    cycles of the busier port of each tile; loads float64[networks, 4, routers]: bytes over each link."""
+    cycles of the busier port of each tile, or of the slowest path that leads to it; loads float64[networks, 4,
+    routers]: bytes over each link.
+    """
 
     cycles: np.ndarray
     paths: tuple[Path | None, ...]
@@ -104,6 +106,7 @@ class Routed(FabricModel):
         return np.where(wire_bytes > 0, np.ceil(busiest + start), 0).astype(np.int64)
 
     def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
+        """As of `FabricModel`: its ports, and the slowest path that leads to it."""
         busy = np.ceil(self.phase(program, exchange).busy).astype(np.int64)
         return np.where(busy > 0, busy + self.fabric.fixed_cycles + self.fabric.route_cycles, 0)
 
@@ -181,7 +184,7 @@ class Routed(FabricModel):
         requests = ends.pieces_sent * np.where(listed_out > 0, np.maximum(copies / np.maximum(listed_out, 1), 1), 1)
         control = requests * fabric.send_fragment_cycles
         hears = ends.pieces_received * fabric.receive_fragment_cycles
-        cycles, busy = np.zeros(chips), np.zeros(count)
+        cycles, busy, by_path = np.zeros(chips), np.zeros(count), np.zeros(count)
         paths: list[Path | None] = [None] * chips
         start = fabric.fixed_cycles + fabric.route_cycles
         for number, net in enumerate(nets):
@@ -190,7 +193,9 @@ class Routed(FabricModel):
             into = (net.wire_in(tiles, scale) + more[1]) / fabric.bytes_per_cycle
             out, heard = np.maximum(out, control + hears), np.maximum(into, hears)
             busy = np.maximum(busy, np.maximum(out, heard))
-            for chip, path in enumerate(net.slowest(tiles, out, into, heard, scale)):
+            found, arrived = net.slowest(tiles, out, into, heard, scale)
+            by_path = np.maximum(by_path, arrived)
+            for chip, path in enumerate(found):
                 if path is not None and path.cycles > (0 if (known := paths[chip]) is None else known.cycles):
                     paths[chip] = path
         for chip in range(chips):
@@ -210,7 +215,7 @@ class Routed(FabricModel):
         return RoutedPhase(
             cycles=cycles.astype(np.int64),
             paths=tuple(path if path is None else replace(path, cycles=path.cycles + start) for path in paths),
-            busy=busy,
+            busy=np.maximum(busy, by_path),
             loads=np.stack([net.loads * scale for net in nets]),
         )
 
@@ -386,13 +391,17 @@ class _Traffic:
 
     def slowest(
         self, tiles: np.ndarray, out: np.ndarray, into: np.ndarray, heard: np.ndarray, scale: float
-    ) -> list[Path | None]:
-        """The slowest path of every chip; float64[taking part]: cycles of the ports out, of those in, and of the latter
-        with what a tile does for every piece that it hears, which nothing on its way waits for."""
+    ) -> tuple[list[Path | None], np.ndarray]:
+        """The slowest path of every chip, and cycles of the slowest that leads to each tile float64[taking part].
+
+        Given, by tile, too: cycles of the ports out, of those in, and of the latter with what a tile does for every
+        piece that it hears, which nothing on its way waits for.
+        """
         found: list[Path | None] = [None] * self.chips
+        arrived = np.zeros(len(tiles))
         messages, fanout = self.messages, np.diff(self.messages.first)
         if not len(messages.reader):
-            return found
+            return found, arrived
         sender = np.repeat(messages.sender, fanout)
         at, to = np.searchsorted(tiles, sender), np.searchsorted(tiles, messages.reader)
         port_out, port_in = out[at], heard[to]
@@ -411,6 +420,7 @@ class _Traffic:
             port_out = np.where(summed >= whole, port_out, whole - row - column - port_in)
             whole = np.maximum(whole, summed)
         whole = whole + self.fabric.hop_cycles * self.hops
+        np.maximum.at(arrived, to, whole)
         chip = sender // self.tiles_per_chip
         for number in np.unique(chip).tolist():
             own = np.flatnonzero(chip == number)
@@ -420,7 +430,7 @@ class _Traffic:
                 column=float(column[k]), port_in=float(port_in[k]), hops=int(self.hops[k]),
                 cycles=int(np.ceil(whole[k])),
             )  # fmt: skip
-        return found
+        return found, arrived
 
     def _lines(self, sender: np.ndarray, reader: np.ndarray) -> tuple[_Line, _Line]:
         """Functions of float64[4, routers] that give by reading the most of the row that it leaves by, in its

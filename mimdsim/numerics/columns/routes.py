@@ -161,3 +161,20 @@ def _mark(direction, router, size, hold, sender, reader, loads, held, senders, r
         senders[direction, router] = SEVERAL
     if readers[direction, router] != reader:
         readers[direction, router] = SEVERAL
+
+
+@compiled
+def latest_senders(reader, first, sender, ready):  # type: ignore[no-untyped-def]
+    """(readers that are ready before one of their senders, the sender of each that is ready last, the first of
+    several); reader[k] waits for sender[first[k]:first[k + 1]]; ready int64[tiles]."""
+    later, latest = np.empty(len(reader), np.int64), np.empty(len(reader), np.int64)
+    found = 0
+    for k in range(len(reader)):
+        at = reader[k]
+        for i in range(first[k], first[k + 1]):
+            if ready[sender[i]] > ready[at]:
+                at = sender[i]
+        if at != reader[k]:
+            later[found], latest[found] = reader[k], at
+            found += 1
+    return later[:found], latest[:found]
