@@ -6,6 +6,7 @@ All cycles are tile clock cycles. Sources are in the description (`models/*.toml
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -55,6 +56,11 @@ class Chip(SourcedSection):
     grid: Literal["mesh", "torus", "crossbar"] = "mesh"
     clock_hz: float = Field(gt=0)
 
+    def places(self, strip_columns: int = 0, tiles_together: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """(columns, rows) int64[tiles], read-only: where tiles lie that are numbered along strips of so many columns,
+        down one strip and up the next (0: along whole rows), `tiles_together` of them at one place."""
+        return _places(-(-self.tiles // tiles_together), -(-self.grid_columns // tiles_together), strip_columns)
+
     @property
     def diameter(self) -> int:
         """Hops between the two tiles that are farthest from each other."""
@@ -68,6 +74,19 @@ class Chip(SourcedSection):
             return np.minimum(columns + rows, 1) * 2
         wide, high = self.grid_columns, -(-self.tiles // self.grid_columns)
         return np.minimum(columns, wide // 2) + np.minimum(rows, high // 2)
+
+
+@lru_cache(maxsize=64)
+def _places(count: int, wide: int, strip: int) -> tuple[np.ndarray, np.ndarray]:
+    row, column = np.divmod(np.arange(count), wide)
+    if 0 < strip < wide:
+        number, within = np.divmod(column, strip)
+        up, back = number % 2 == 1, row % 2 == 1
+        order = np.lexsort((np.where(back, -within, within), np.where(up, -row, row), number))
+        row, column = row[order], column[order]
+    for axis in (row, column):
+        axis.setflags(write=False)
+    return column, row
 
 
 class Tile(SourcedSection):

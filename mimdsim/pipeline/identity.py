@@ -22,6 +22,7 @@ Machine = MimdMachine | GpuMachine
 
 # since 0.1.0: section, key, what all did without it
 KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
+    ("mapping", "strip_columns", 0),
     ("training", "over_timesteps", "sum"),
     ("network", "sources", {}),
     ("training", "rate_factor", 1.0),

@@ -83,8 +83,17 @@ def machine_warnings(
 ) -> Iterator[str]:
     """What limits the numbers of a machine; changes: what it was loaded with; named: what its sentences begin with."""
     yield from other_costs(compiled.program, machine)
-    said = (*beyond_sources(machine), *unscaled_energy(machine, changes), *unused_chips(compiled, machine))
+    said = (*useless_strips(compiled.program, machine), *beyond_sources(machine), *unscaled_energy(machine, changes), *unused_chips(compiled, machine))
     yield from (f"{named}{text}" for text in said)
+
+
+def useless_strips(program: Program, machine: MimdMachine) -> Iterator[str]:
+    """Said when tiles are laid in strips where it does not matter where they lie."""
+    if program.strip_columns and not fabric_of(machine).knows_distance:
+        yield (
+            f"mapping.strip_columns = {program.strip_columns} is not used: on {machine.name} no exchange depends on "
+            "where tiles lie (exchange.hop_cycles = 0)"
+        )
 
 
 def unused_chips(compiled: Compiled, machine: MimdMachine) -> Iterator[str]:

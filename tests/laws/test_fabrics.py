@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import simpy
+
+import mimdsim
 from by_hand import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,7 +84,7 @@ def listed(sent: Sent) -> tuple[Messages, Ends]:
 
 
 def phase(machine: MimdMachine, sent: Sent) -> RoutedPhase:
-    return Routed(machine).phase_of(*listed(sent), 1, machine.chip.tiles)
+    return Routed(machine).phase_of(*listed(sent))
 
 
 def cycles(machine: MimdMachine, sent: Sent) -> int:
@@ -423,3 +425,42 @@ def test_tiles_go_on_as_processes_do() -> None:
     environment.run()
     loops = sum(span.cycles for span in run.tiled.spans if span.op == "repeat")
     assert environment.now + loops == run.tiled.cycles
+
+
+# ---- where tiles lie
+
+
+@pytest.mark.parametrize(("tiles", "columns"), [(64, 8), (70, 9), (16, 4), (7, 7), (1472, 64)])
+@pytest.mark.parametrize("strip", [0, 1, 2, 3, 8, 100])
+def test_strips_are_another_order_of_the_same_places(tiles: int, columns: int, strip: int) -> None:
+    chip = routed(chip_tiles=tiles, chip_grid_columns=columns).chip
+    column, row = chip.places(strip)
+    assert sorted(zip(row.tolist(), column.tolist(), strict=True)) == [divmod(place, columns) for place in range(tiles)]
+    if 0 < strip < columns and tiles % columns == 0 and columns % strip == 0:  # near the one before
+        assert (np.abs(np.diff(column)) + np.abs(np.diff(row)) <= 2 * strip).all()
+
+
+def test_tiles_in_strips_are_nearer_to_each_other() -> None:
+    """16 tiles of a grid of 8 x 8 that send to each other: two rows, or a block of 4 x 4."""
+    machine = routed(chip_tiles=64, chip_grid_columns=8, exchange_hop_cycles=1.0)
+    sent = [(one, 64, [other]) for one in range(16) for other in range(16) if other != one]
+    made, ends = listed(sent)
+    network = Routed(machine)
+    rows, block = (
+        network.phase_of(made, ends, Network.of(machine.chip, machine.exchange, strip)) for strip in (0, 4)
+    )
+    assert block.loads.sum() < 0.9 * rows.loads.sum()
+    assert block.loads.max() < rows.loads.max()
+    assert block.cycles[0] < rows.cycles[0]
+
+
+@pytest.mark.slow
+def test_a_search_brings_partners_together() -> None:
+    """On a mesh with narrow links strips of columns are tried, and save time."""
+    machine = routed(chip_tiles=256, chip_grid_columns=16, exchange_link_bytes_per_cycle=1.0)
+    changes = SMALL | {"data.inputs": 200, "network.hidden": [128, 64], "network.capacity": [40, 20, 4]}
+    workload = load_workload("nmnist-2-random", changes)
+    found = mimdsim.place(workload, machine, candidates=300)
+    best = found.best.options
+    assert best.strip_columns in (2, 4, 8)
+    assert any("strip_columns" in saving.change for saving in found.savings)

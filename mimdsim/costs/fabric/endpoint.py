@@ -47,6 +47,10 @@ class Endpoint(FabricModel):
         "which many tiles send at once are lower bounds (docs/other-machines.md)"
     )
 
+    @property
+    def knows_distance(self) -> bool:
+        return self.fabric.hop_cycles > 0
+
     def control_cycles(self, sent: Any, received: Any) -> np.ndarray:
         """float64: cycles of the control instructions for fragments sent and received."""
         fabric = self.fabric

@@ -48,6 +48,12 @@ class FabricModel(ABC):
     """The fabric whose cycles a profile gives beside its own."""
     rates: ClassVar[tuple[str, ...]] = ("bytes_per_cycle",)
     """Keys of [exchange] whose doubling advice tries."""
+
+    @property
+    def knows_distance(self) -> bool:
+        """Whether it matters which tiles of a chip exchange."""
+        return True
+
     limits: ClassVar[str] = ""
     """What a run with it has to say of what is not modelled."""
 
@@ -103,10 +109,11 @@ def moving_tiles(exchange: Exchange) -> np.ndarray:
 
 def hops_apart(program: Program, groups: Sequence[np.ndarray], chip: Chip) -> np.ndarray:
     """int64[groups, chips]: hops between the farthest rows and columns of each chip's tiles of every group."""
+    places = chip.places(program.strip_columns)
     apart = np.zeros((2, len(groups), program.chips), np.int64)
     for number, tiles in enumerate(groups):
         on_chip, within = np.divmod(tiles, program.tiles_per_chip)
-        for axis, place in enumerate(reversed(np.divmod(within, chip.grid_columns))):
+        for axis, place in enumerate(each[within] for each in places):
             least, most = np.full(program.chips, chip.tiles), np.zeros(program.chips, np.int64)
             np.minimum.at(least, on_chip, place)
             np.maximum.at(most, on_chip, place)

@@ -154,7 +154,13 @@ class Routed(FabricModel):
     def phase(self, program: Program, exchange: Exchange) -> RoutedPhase:
         """One exchange phase of a program."""
         fabric, chip = self.fabric, self.chip
-        key = fabric.model_dump_json(exclude={"sources"}), chip.tiles, chip.grid_columns, chip.grid
+        key = (
+            fabric.model_dump_json(exclude={"sources"}),
+            chip.tiles,
+            chip.grid_columns,
+            chip.grid,
+            program.strip_columns,
+        )
         return _PHASES.get(exchange, key, lambda: self._phase(program, exchange))
 
     def _phase(self, program: Program, exchange: Exchange) -> RoutedPhase:
@@ -163,15 +169,24 @@ class Routed(FabricModel):
             listed, scale = _all_to_all(exchange, program.tiles_per_chip)
         names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
         ends = Ends(exchange.tiles, *(exchange.column(name).astype(np.float64) for name in names))
-        return self.phase_of(listed, ends, program.chips, program.tiles_per_chip, scale)
+        network = Network.of(self.chip, self.fabric, program.strip_columns)
+        return self.phase_of(listed, ends, network, program.chips, scale, exchange.share)
 
     def phase_of(
-        self, messages: Messages, ends: Ends, chips: int, tiles_per_chip: int, scale: float = 1.0
+        self,
+        messages: Messages,
+        ends: Ends,
+        network: Network | None = None,
+        chips: int = 1,
+        scale: float = 1.0,
+        share: float = 1.0,
     ) -> RoutedPhase:
-        """A phase of messages that stay on their chips; scale: how many times as many there are as are listed."""
-        fabric, network, tiles = self.fabric, Network.of(self.chip, self.fabric), ends.tiles
+        """A phase of messages that stay on their chips (network None: of one chip, tiles in rows). scale: how many
+        times as many messages there are as are listed; share: of the readers, those that are listed."""
+        fabric, tiles = self.fabric, ends.tiles
+        network, tiles_per_chip = network or Network.of(self.chip, fabric), self.chip.tiles
         nets = [
-            _Traffic.of(part, network.mirrored(number), fabric, chips, tiles_per_chip)
+            _Traffic.of(part, network.mirrored(number), fabric, chips, tiles_per_chip, share)
             for number, part in enumerate(network.parted(messages, tiles_per_chip))
         ]
         at = {name: np.searchsorted(tiles, getattr(messages, name)) for name in ("sender", "reader")}
@@ -228,12 +243,12 @@ def packets_of(size_bytes: Any, fabric: Fabric) -> np.ndarray:
     return np.ceil(whole / fabric.packet_bytes).astype(np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
-    """The routers of a chip: `tiles` of each, columns and rows in use, and of the rings that they are part of."""
+    """The routers of a chip: `tiles` of each, their columns and rows, and those of the rings that they are part of."""
 
     tiles: int
-    columns: int
+    grid: tuple[np.ndarray, np.ndarray]
     wide: int
     high: int
     kind: int
@@ -241,15 +256,15 @@ class Network:
     mirror: bool = False
 
     @classmethod
-    def of(cls, chip: Chip, fabric: Fabric) -> Network:
-        routers, columns = -(-chip.tiles // fabric.tiles_per_router), -(-chip.grid_columns // fabric.tiles_per_router)
+    def of(cls, chip: Chip, fabric: Fabric, strip_columns: int = 0) -> Network:
+        grid = chip.places(strip_columns, fabric.tiles_per_router)
         one_way = fabric.ways != "both"
         kinds = {"mesh": routes.MESH, "torus": routes.ONE_WAY if one_way else routes.TORUS, "crossbar": routes.CROSSBAR}
-        rows = -(-routers // columns)
+        columns, rows = (int(each.max()) + 1 for each in grid)
         ring = chip.grid == "torus"
         return cls(
             tiles=fabric.tiles_per_router,
-            columns=columns,
+            grid=grid,
             wide=max(columns, fabric.ring_columns if ring else 0),
             high=max(rows, fabric.ring_rows if ring else 0),
             kind=kinds[chip.grid],
@@ -274,7 +289,7 @@ class Network:
     def places(self, tile: np.ndarray, tiles_per_chip: int) -> tuple[np.ndarray, np.ndarray]:
         """(column, row) of the router of each tile; rows are numbered over all chips."""
         chip, within = np.divmod(np.asarray(tile, np.int64), tiles_per_chip)
-        row, column = np.divmod(within // self.tiles, self.columns)
+        column, row = (each[within // self.tiles] for each in self.grid)
         if self.mirror:
             column, row = self.wide - 1 - column, self.high - 1 - row
         return column, chip * self.high + row
@@ -339,7 +354,9 @@ class _Traffic:
     shared: np.ndarray
 
     @classmethod
-    def of(cls, messages: Messages, network: Network, fabric: Fabric, chips: int, tiles_per_chip: int) -> _Traffic:
+    def of(
+        cls, messages: Messages, network: Network, fabric: Fabric, chips: int, tiles_per_chip: int, share: float
+    ) -> _Traffic:
         fanout = np.diff(messages.first)
         packets = packets_of(messages.size_bytes, fabric)
         wire = (messages.size_bytes + packets * fabric.header_bytes).astype(np.float64)
@@ -357,7 +374,8 @@ class _Traffic:
         (loads, held), ends = np.zeros((2, 4, routers)), np.full((2, 4, routers), routes.NONE)
         columns, rows = network.places(np.arange(chips * tiles_per_chip), tiles_per_chip)
         routes.link_loads(
-            network.kind, network.wide, network.high, columns, rows, messages.sender, wire, tree * reserve, tree,
+            network.kind, network.wide, network.high, columns, rows, messages.sender,
+            wire / np.where(fanout == 1, share, 1.0), tree * reserve, tree,
             messages.first, messages.reader, loads, held, ends[0], ends[1],
         )  # fmt: skip
         if fabric.acknowledge_bytes:

@@ -96,7 +96,7 @@ def _cycles(
     requests, got = by(sender, np.full(len(sender), each)), by(reader, np.repeat(bytes_of, fanout))
     heard = by(reader, np.repeat(np.full(len(sender), each), fanout))
     ends = Ends(tiles, by(sender, bytes_of), got, requests, heard)
-    cycles = float(network.phase_of(messages, ends, 1, machine.chip.tiles).cycles[0])
+    cycles = float(network.phase_of(messages, ends).cycles[0])
     turns = len(sender) if mechanism != "UNICAST" else 1
     return cycles * (turns + 1) / (2 * turns)
 
