@@ -1,5 +1,5 @@
 """What things cost, as stateless formulas, shared by planner and profiler.
 
-`library/` holds the vendor's library vertices, `exchange_endpoint.py` the exchange on a chip and between chips,
-`isa_costs.py` the costs that a machine brings of its own.
+`library/` holds the vendor's library vertices, `fabric/` the exchange on a chip, by model, `chip_links.py` the
+links between chips and to the host, `isa_costs.py` the costs that a machine brings of its own.
 """

@@ -95,13 +95,14 @@ class TiledEnergy(SourcedSection):
     static_watts are drawn by every chip of the program for as long as the training step lasts: so many whatever the
     chip's size, or, left out, what its [area] and [power] come to. A bundle is what one worker context issues in one
     turn: its fetch, its decoding, registers and what it loads or stores on its own tile. `exchange_joules_per_byte` is
-    paid by every tile that receives a byte.
+    paid by every tile that receives a byte, `hop_joules_per_byte` for every link between routers that it goes along.
     """
 
     static_watts: float | None = Field(ge=0, default=None)
     bundle_joules: float = Field(ge=0, description="energy of a training step, full load")
     arithmetic_joules_per_flop: float = Field(ge=0)
     exchange_joules_per_byte: float = Field(ge=0)
+    hop_joules_per_byte: float = Field(ge=0, default=0.0)
     link_joules_per_byte: float = Field(ge=0)
     host_joules_per_byte: float = Field(ge=0)
 

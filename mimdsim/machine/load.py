@@ -21,6 +21,7 @@ from mimdsim.machine.calibrated import (
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.notes import outdated_sources
+from mimdsim.machine.unread import unread_keys
 
 BASE, WITHOUT = "base", "without"  # keys of a file: what the rest of it differs from, sections that it lacks
 MOST_BASES = 8  # one above the other
@@ -167,6 +168,7 @@ def Machine(
     table = {"name": name or original.name, "title": title or f"{original.title} (changed)"} | sections
     made = _on_base(started, table, where, "")
     given = {*(changes or ()), *_dotted(sections)}
+    made = _without_unread(made, given)
     return made.with_outdated(outdated_sources(original, made, given))
 
 
@@ -188,6 +190,7 @@ def _load(name: Named, changes: Mapping[str, Any], above: tuple[Path, ...]) -> M
     if BASE in table:
         base = _base_of(path, table.pop(BASE), text, above)
         sourced = _on_base(base, table, str(path), text, first)
+        sourced = _without_unread(sourced, {*_dotted(table), *first})
         sourced = sourced.with_outdated(outdated_sources(base, sourced, set(_dotted(table))))
     else:
         kind = table.get("kind")
@@ -251,6 +254,19 @@ def _on_base(
     for name, given in table.items():
         described[name] = _merged(described.get(name), given)
     return _with_changes(KINDS[base.kind], described, changes or {}, where, text, set(_dotted(table)))
+
+
+def _without_unread(machine: MimdMachine | GpuMachine, given: Collection[str]) -> MimdMachine | GpuMachine:
+    """`machine` without keys of its base, which are not among those `given`, that nothing reads on it."""
+    table = given_keys(machine)
+    unread = [dotted for dotted in unread_keys(machine) if dotted not in given]
+    for dotted in unread:
+        section, key = dotted.split(".")
+        if type(getattr(machine, section)).model_fields[key].is_required():
+            continue
+        del table[section][key]
+        table[section].get("sources", {}).pop(key, None)
+    return build(type(machine), table, where=machine.name) if unread else machine
 
 
 def _merged(section: Any, given: Any) -> Any:

@@ -12,7 +12,7 @@ from mimdsim.base.units import dimension
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.notes import number_text
-from mimdsim.machine.unread import machine_notes
+from mimdsim.machine.unread import keys_without_effect, machine_notes
 
 WIDTH, KEY, VALUE = 100, 35, 21  # columns of the console; of them for keys, for values
 DEFAULT = "by default"  # source of what a description does not give
@@ -31,12 +31,16 @@ class DescribedValue:
 
 
 def described_values(machine: MimdMachine | GpuMachine) -> Iterator[DescribedValue]:
-    """Every value of the machine's sections, in the order of the description's fields."""
+    """Every value of the machine's sections, in the order of the description's fields; without what is not given and
+    would have no effect."""
+    idle = keys_without_effect(machine)
     for name, about in type(machine).model_fields.items():
         section = getattr(machine, name)
         for key, field in type(section).model_fields.items() if isinstance(section, Section) else ():
             value = getattr(section, key)
             if key == "sources" or value is None:
+                continue
+            if f"{name}.{key}" in idle and key not in section.model_fields_set:
                 continue
             enters = field.description or about.description or ""
             unit = (dimension(key) or "").replace("_", " ")

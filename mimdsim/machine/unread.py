@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from mimdsim.machine.gpu import GpuMachine
-from mimdsim.machine.mimd import MimdMachine
+from mimdsim.machine.mimd import MODELS, ROUTED, MimdMachine
 
 
 class _Readers(NamedTuple):
@@ -30,8 +30,35 @@ OF_TILED = (
     ),
     _Readers(
         ("chip.grid",),
-        lambda machine: bool(machine.sync.hop_cycles or machine.exchange.hop_cycles),
+        lambda machine: bool(
+            machine.sync.hop_cycles or machine.exchange.hop_cycles or machine.exchange.model == "routed"
+        ),
         "hops take no time: neither sync.hop_cycles nor exchange.hop_cycles is given",
+    ),
+    _Readers(
+        tuple(f"exchange.{key}" for key in ROUTED),
+        lambda machine: machine.exchange.model not in MODELS or machine.exchange.model == "routed",
+        'only exchange.model = "routed" has links between routers',
+    ),
+    _Readers(
+        ("exchange.ways", "exchange.ring_columns", "exchange.ring_rows"),
+        lambda machine: machine.chip.grid == "torus",
+        'rows and columns are closed to rings by chip.grid = "torus" alone',
+    ),
+    _Readers(
+        ("exchange.tiles_per_bus",),
+        lambda machine: machine.exchange.model != "routed" or machine.exchange.tiles_per_bus == 1,
+        'tiles of exchange.model = "routed" have ports of their own',
+    ),
+    _Readers(
+        ("energy.hop_joules_per_byte",),
+        lambda machine: machine.exchange.model not in MODELS or machine.exchange.model == "routed",
+        'only exchange.model = "routed" has links between routers',
+    ),
+    _Readers(
+        ("sync.exchange_share",),
+        lambda machine: machine.sync.model != "dataflow" or machine.links.chips > 1,
+        'tiles wait for their inputs alone: sync.model = "dataflow"',
     ),
     _Readers(
         ("power.matrix_joules_per_flop",),
@@ -52,17 +79,30 @@ OF_GPUS = (
 )
 
 
-def unread_numbers(machine: MimdMachine | GpuMachine) -> Iterator[str]:
-    """A sentence for each key that is given, with another value than by default, and that nothing reads."""
-    said = set()
+def keys_without_effect(machine: MimdMachine | GpuMachine) -> dict[str, str]:
+    """Dotted keys that nothing reads on a machine, given or not: and why."""
+    found: dict[str, str] = {}
     for keys, are_read, why in OF_TILED if isinstance(machine, MimdMachine) else OF_GPUS:
         for dotted in () if are_read(machine) else keys:
-            name, key = dotted.split(".")
-            section = getattr(machine, name)
-            given = section is not None and key in section.model_fields_set
-            if given and getattr(section, key) != type(section).model_fields[key].default and dotted not in said:
-                said.add(dotted)
-                yield f"{dotted}: has no effect, because {why}"
+            found.setdefault(dotted, why)
+    return found
+
+
+def unread_keys(machine: MimdMachine | GpuMachine) -> dict[str, str]:
+    """Those that are given, with another value than by default."""
+    found: dict[str, str] = {}
+    for dotted, why in keys_without_effect(machine).items():
+        name, key = dotted.split(".")
+        section = getattr(machine, name)
+        given = section is not None and key in section.model_fields_set
+        if given and getattr(section, key) != type(section).model_fields[key].default:
+            found[dotted] = why
+    return found
+
+
+def unread_numbers(machine: MimdMachine | GpuMachine) -> Iterator[str]:
+    """A sentence for each of `unread_keys`."""
+    yield from (f"{dotted}: has no effect, because {why}" for dotted, why in unread_keys(machine).items())
 
 
 def machine_notes(machine: MimdMachine | GpuMachine) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -48,6 +48,9 @@ class SuperstepLoad:
     flops: int
     parts: tuple[tuple[str, str, float], ...]
     bundles: int = 0
+    by_tile: Callable[[], np.ndarray] = lambda: np.zeros((1, 0), np.int64)
+    """int64[times or 1, tiles from first_tile on]: busy cycles of every execution, by timestep; one if all are
+    equal."""
 
     @cached_property
     def cycles(self) -> int:
@@ -110,7 +113,7 @@ def _loads_of(program: Program, line: StraightLinePlan, recording: Recording, is
                 busy[index][own] = line.plans[index].cycles(own) * line.times
     _add_data_dependent(program, line, recording, issue, cycles, busy)
     return [
-        _load(program, line, plan, recording, issue.compiled_dual_issue, cycles[index], busy[index])
+        _load(program, line, plan, recording, issue, cycles[index], busy[index])
         for index, plan in enumerate(line.plans)
     ]
 
@@ -154,16 +157,28 @@ def _add_data_dependent(
                 before = after
 
 
+def tile_turns(plan: SuperstepPlan, times: int, recording: Recording, issue: TileIssue) -> np.ndarray:
+    """int64[times or 1, tiles of the superstep]: as `SuperstepLoad.by_tile`."""
+    workers, counting = plan.workers[None], plan.placement.counting
+    if counting is not None:
+        workers = counter_of(counting, times, recording, issue)(range(times))[:, counting.row_of]
+    whole: np.ndarray = np.rint(tile_cycles(workers, plan.beside)).astype(np.int64)
+    return whole
+
+
 def _load(
     program: Program,
     line: StraightLinePlan,
     plan: SuperstepPlan,
     recording: Recording,
-    dual_issue: float,
+    issue: TileIssue,
     cycles: np.ndarray,
     busy: np.ndarray,
 ) -> SuperstepLoad:
-    weights = {part: weight * line.times for part, weight in plan.weights.items()}
+    weights, dual_issue = (
+        {part: weight * line.times for part, weight in plan.weights.items()},
+        issue.compiled_dual_issue,
+    )
     for part, term in plan.counted_weights:
         weights[part] += term.bundles(dual_issue) * recording.total(term, line.times)
     flops = plan.placement.flops * line.times
@@ -180,4 +195,5 @@ def _load(
         flops=round(flops),
         parts=tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight),
         bundles=round(whole),
+        by_tile=partial(tile_turns, plan, line.times, recording, issue),
     )
