@@ -21,11 +21,14 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerOutput:
-    """What a layer of neurons sent in one of its calls: its spikes, or one of its states."""
+    """What a layer of neurons sent in one of its calls: its spikes, or one of its states. in_time: of all timesteps;
+    entry: the one that was taken of these."""
 
     layer: str
     call: int
     spikes: bool
+    in_time: bool = field(default=False, compare=False)
+    entry: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +117,13 @@ class FunctionResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step from 0 to 1, above a threshold, with a surrogate gradient, which a factor multiplies."""
+    """A step from 0 to 1, above a threshold, with a surrogate gradient, which a factor multiplies; at: also `at` it."""
 
     threshold: float
     surrogate: str
     slope: float
     factor: float = 1.0
+    at: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -218,6 +222,8 @@ def is_in_time(origin: Origin | None) -> bool:
     """Whether it is of all timesteps together, of an example that has them."""
     if isinstance(origin, Input):
         return origin.entry is None
+    if isinstance(origin, LayerOutput):
+        return origin.in_time
     if isinstance(origin, (Sum, Product, Pooled, Dropped)):
         return all(map(is_in_time, parts_of(origin)))
     return isinstance(origin, FunctionResult) and origin.by == "stack"
@@ -227,12 +233,23 @@ def timestep_of(origin: Origin, t: int, timesteps: int) -> Origin:
     """What a timestep of it is."""
     if isinstance(origin, Input):
         return Input(entry=(t, timesteps))
+    if isinstance(origin, LayerOutput):
+        return replace(origin, in_time=False, entry=t) if origin.in_time else origin
     if isinstance(origin, (Sum, Product, Pooled, Dropped)):
         made: Origin = with_parts(origin, lambda part: timestep_of(part, t, timesteps))
         return replace(made, call=t) if isinstance(made, Product) else made
     if isinstance(origin, FunctionResult) and len(origin.of) == timesteps:
         return origin.of[t] or FunctionResult(by="nothing that is known", of=())
     return origin
+
+
+def of_all(origin: Any, in_time: Callable[[str], bool]) -> Any:
+    """All timesteps of what is a timestep; in_time: whether a layer sends them at once."""
+    if isinstance(origin, LayerOutput):
+        return replace(origin, in_time=in_time(origin.layer), entry=0)
+    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+        return with_parts(origin, lambda part: of_all(part, in_time))
+    return Input() if isinstance(origin, Input) else origin
 
 
 def undropped(of: Origin) -> tuple[Origin, Dropout | None]:

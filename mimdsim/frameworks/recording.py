@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mimdsim.frameworks.arithmetic import TIMES, arithmetic, constant_of, step_of
+from mimdsim.frameworks.arithmetic import ADD, SUBTRACT, TIMES, arithmetic, constant_of, step_of
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     Dropout,
@@ -38,7 +38,9 @@ from mimdsim.frameworks.origins import (
     Step,
     Sum,
     added_up,
+    feeds_of,
     is_in_time,
+    of_all,
     timestep_of,
     undropped,
 )
@@ -47,6 +49,7 @@ from mimdsim.graph.convolution import Convolution, Planes, Window
 
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly")
 NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
+LEAST = 6e-8  # about half of what float32 tells apart near 1
 VOTE = "vote"  # what a voting layer makes
 GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of timesteps
 KEEPS_VALUES = {
@@ -134,8 +137,14 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._gradients = True
         self._multiplied: Counter[str] = Counter()
         self._steps: dict[Any, Step | None] = {}
+        for path, each in module.named_modules():
+            if not getattr(each, "autapses", True):  # norse: no neuron excites itself
+                name = f"{path}.recurrent_weights".lstrip(".")
+                self._mask(name, 1.0 - np.eye(len(self.parameters[name])))
         for name, parameter in self.parameters.items():
-            self.mark(parameter, Parameter(name=name))
+            if parameter._backward_hooks and name not in self.seen.masks:
+                raise refusal(f"'{name}' has a hook on its gradient, which nothing here would call: remove it")
+            self.mark(parameter, Parameter(name=name, masked=name in self.seen.masks))
 
     def mark(self, made: Any, origin: Origin) -> None:
         for tensor in tensors_in(made):
@@ -258,6 +267,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
         """The same values, or a timestep or a share of the columns of them."""
         for part in tensors_in(made):
+            if isinstance(of, Parameter) and part.numel() < whole.numel():
+                self.mark(part, self._unread(f"part of {of.name}", of))
+                continue
             taken: Origin = of
             entry = None
             if isinstance(of, Input):
@@ -294,8 +306,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         """The timesteps of one product or pool, one after another, or of what layers and equations sent."""
         every, axis = [*map(self.origin, args[0])], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         only, *others = dict.fromkeys(every)
-        if not others and axis == 0 and isinstance(only, (Product, Pooled, Input)):
-            return only
+        if not others and axis == 0 and isinstance(only, (Product, Pooled, Input, LayerOutput)):
+            whole: Origin = of_all(only, lambda layer: self.seen.layers[layer].in_time)
+            return whole
         sent = [each for each in every if isinstance(each, (Made, LayerOutput))]
         if axis in (0, 1) and any(isinstance(each, Made) for each in sent) and len(sent) >= len(every) - 2:
             return FunctionResult(by="stack", of=tuple(every))
@@ -341,9 +354,22 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(origin, Made):
             whole = origin.tensor is None or arg.numel() >= origin.tensor.numel()
             return origin if whole else None
-        if isinstance(origin, (Product, Sum, Gate, Parameter)):
+        if isinstance(origin, (Product, Gate, Parameter)) or (isinstance(origin, Sum) and feeds_of(origin)):
             return Read(of=origin, tensor=arg)
-        return constant_of(arg) if origin is None and not arg.requires_grad else None
+        return constant_of(arg) if origin is None and not self._learns(arg) else None
+
+    def _learns(self, tensor: torch.Tensor) -> bool:
+        """Whether the gradient of a tensor gets to anything but states that a framework makes, which nobody reads."""
+        if tensor.grad_fn is None:
+            return tensor.requires_grad and isinstance(tensor, torch.nn.Parameter)
+        seen: set[Any] = set()
+        waiting = [tensor.grad_fn]
+        for node in waiting:  # which grows
+            if isinstance(getattr(node, "variable", None), torch.nn.Parameter):
+                return True
+            waiting += {each for each, _ in node.next_functions if each is not None} - seen
+            seen.update(waiting)
+        return False
 
     def _name(self, args: Any) -> None:
         """Name what an operation reads by the variables that hold it, where the function that is called has such."""
@@ -364,12 +390,20 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of, step = self._operand(given), self._steps[key]
         if isinstance(of, (Made, Read)) and step is not None:
             self._name([given])
-            spike = self._made(where, "spike", of, step=step)
+            spike = self._made(where, "spike", self._just_below(of) if step.at else of, step=step)
             if not self._gradients:
                 spike = self._made(where, "detach", spike)
             self.mark(made, spike.hold(made))
         elif (known := self.origin(given)) is not None:
             self.mark(made, self._unread(where, known))
+
+    def _just_below(self, of: Made | Read) -> Made:
+        """What is above a threshold where `of` reaches it: its distance from the float32 below that."""
+        limit = of.args[1] if isinstance(of, Made) and of.op == SUBTRACT else None
+        if isinstance(of, Made) and isinstance(limit, (float, np.ndarray)):
+            below = np.nextafter(np.float32(limit), np.float32(-np.inf)).astype(np.float64)
+            return self._made(of.by, SUBTRACT, of.args[0], below if below.ndim else float(below))
+        return self._made("add", ADD, of, LEAST)
 
     def _masked(self, one: Any, other: Any) -> Parameter | None:
         """A parameter times zeros and ones that are none."""
@@ -409,7 +443,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of = added_up(self.origin(args[0])) or FunctionResult(by="a tensor of unknown origin", of=())
         bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
         if (
-            args[0].requires_grad > (self.origin(args[0]) is not None)
+            (self.origin(args[0]) is None and self._learns(args[0]))
             or args[1].ndim != 2
             or not isinstance(bias, (Parameter, type(None)))
         ):

@@ -266,13 +266,37 @@ def called_twice() -> Any:
     return nn.Sequential(nn.Linear(zoo.INPUTS, zoo.INPUTS), cell, nn.Linear(zoo.INPUTS, zoo.INPUTS), cell)
 
 
+def hooked_weight() -> Any:
+    net = nn.Sequential(nn.Flatten(2), nn.Linear(zoo.INPUTS, 4), snn.Leaky(beta=0.9))
+    net[1].weight.register_hook(lambda gradient: 0.5 * gradient)
+    return net
+
+
+class PartOfParameter(nn.Module):  # type: ignore[misc, name-defined]
+    """A decay of every timestep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.conduct = nn.Linear(zoo.INPUTS, 4), nn.Parameter(torch.full((zoo.TIMESTEPS,), 0.5))
+
+    def forward(self, x: Any) -> Any:
+        v, out = 0.0, []
+        for t in range(len(x)):
+            v = self.conduct[t] * v + self.fc(x[t])
+            out.append(v)
+        return torch.stack(out)
+
+
 REFUSED = {
     "'tied.weight' is shared by several layers": Tied,
     "reads nothing but itself": called_twice,
     "(PSN) is not among the layers that run here; nearest: spikingjelly LIFNode": lambda: zoo.FirstOf(
         nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.PSN(T=zoo.TIMESTEPS))
     ),
-    "(LILinearCell) is not among the layers": lambda: nn.Sequential(zoo.norse.LILinearCell(zoo.INPUTS, 4)),
+    "(PopulationEncoder) is not among the layers that run here; nearest: encode the example": lambda: nn.Sequential(
+        zoo.norse.PopulationEncoder(3), nn.Flatten(2), nn.Linear(3 * zoo.INPUTS, 4), snn.Leaky(beta=0.9)
+    ),
+    "'1.weight' has a hook on its gradient": hooked_weight,
     "'1' (Dropout1d) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
         nn.Dropout1d(0.2)
     ),
@@ -305,9 +329,10 @@ REFUSED = {
     "no neurons of snntorch, norse or spikingjelly": lambda: nn.Sequential(nn.Linear(zoo.INPUTS, 4)),
     "surrogate gradient is none of": lambda: loop(snn.Leaky(beta=0.9, spike_grad=zoo.surrogate.SFS(slope=5, B=2))),
     "(SLSTM) is not among the layers": lambda: nn.Sequential(snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)),
-    "'1' (QIFNode) is not among the layers that run here": lambda: nn.Sequential(
-        nn.Linear(zoo.INPUTS, 4), zoo.neuron.QIFNode()
+    "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
+        nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),
+    "neurons that are written out have no 'part of conduct'": PartOfParameter,
 }
 
 
