@@ -207,6 +207,11 @@ class ModuleRecorder(Recorder):
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         given = args[0]
         of = self.origin(given)
+        if torch.nn.utils.parametrize.is_parametrized(module):
+            raise refusal(
+                f"{where} computes its weights of others (parametrizations); nearest: weights that begin as these "
+                "leave them, trained as they are"
+            )
         if kind is Kind.SPIKE:
             self._spike(where, module, given, made, module)
         elif kind is Kind.DROPOUT:

@@ -43,8 +43,8 @@ class Parameter:
 class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
-    folded: by constants, in eval(). dropout: of what it reads. call: how often it was computed before, or the timestep
-    that was taken of it."""
+    folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. call: how often it was
+    computed before, or the timestep that was taken of it."""
 
     of: Origin
     inputs: int
@@ -55,6 +55,7 @@ class Product:
     norm: str = ""
     folded: bool = False
     dropout: Dropout | None = None
+    negative: bool = False
     call: int = field(default=0, compare=False)
 
 
@@ -200,6 +201,16 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
                 found.append(Feed(of=part, product=each, first=first, last=first + wide))
                 first += wide
     return found
+
+
+def negated(origin: Origin | None) -> Origin | None:
+    """Products that are subtracted; None for what cannot be, such as the largest of them."""
+    if isinstance(origin, Sum):
+        parts = tuple(map(negated, origin.parts))
+        return Sum(parts=tuple(filter(None, parts))) if all(parts) else None
+    if not isinstance(origin, Product) or origin.norm or (origin.convolution and origin.convolution.after):
+        return None
+    return replace(origin, negative=not origin.negative)
 
 
 def added_up(origin: Origin | None) -> Origin | None:

@@ -40,7 +40,9 @@ from mimdsim.frameworks.origins import (
     added_up,
     feeds_of,
     is_in_time,
+    negated,
     of_all,
+    parts_of,
     timestep_of,
     undropped,
 )
@@ -60,6 +62,7 @@ KEEPS_VALUES = {
 # whose values are not read
 OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
+SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
 JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
@@ -208,6 +211,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if not apart and all(map(zero, others)):
                 parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
                 return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
+        if name in SUBTRACTS and not kwargs and not self._is_cut(args, made):
+            one, other = self.origin(args[0]), negated(self.origin(args[1]))
+            if other is not None and isinstance(one, (Product, Sum)) and feeds_of(one):
+                both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
+                return self.mark(made, Sum(parts=tuple(both)))
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
         if name in {"stack", *JOINS} and args and (same := self._in_time(args, kwargs)) is not None:
@@ -218,6 +226,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, masked)
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
+        if name in MULTIPLIES and len(args) > 1 and (changed := self._of_weights(args[1])):
+            raise refusal(
+                f"'{name}' multiplies by what '{changed[1]}' made of '{changed[0]}'; nearest: weights that begin as "
+                "that leaves them, trained as they are"
+            )
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
@@ -451,6 +464,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
         return self._counted(_dense(of, args[0], args[1], *names, turned))
+
+    def _of_weights(self, tensor: Any) -> tuple[str, str] | None:
+        """(parameter, function) of weights that a function made of one; None of other values."""
+        made = self.origin(tensor)
+        while isinstance(made, (Made, FunctionResult)) and parts_of(made):
+            of = parts_of(made)[0]
+            of = of.of if isinstance(of, Read) else of
+            if isinstance(of, Parameter):
+                return of.name, made.by
+            made = of
+        return None
 
     def _counted(self, product: Product) -> Product:
         if not self._gradients and self.parameters[product.weight].requires_grad:

@@ -62,7 +62,8 @@ class Source:
 class TorchLayer:
     """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
     biases: those that are added up to its own; recurrent_bias: of cells; trained_norm: its batch norm, where that is
-    not folded into it, in which the statistics have the bias before it in them."""
+    not folded into it, in which the statistics have the bias before it in them; negative: parameters whose products are
+    subtracted."""
 
     calls: NeuronCalls
     sources: tuple[Source, ...]
@@ -72,6 +73,7 @@ class TorchLayer:
     recurrent_rows: tuple[int, int | None] = (0, None)
     recurrent_bias: str = ""
     trained_norm: BatchNorm | None = None
+    negative: frozenset[str] = frozenset()
 
     @property
     def convolution(self) -> Convolution | None:
@@ -178,6 +180,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         recurrent_transposed=product.transposed if product else bool(reading.recurrent),
         recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
         recurrent_bias=apart.bias if apart else of_cells,
+        negative=frozenset(name for p in {feed.product for feed in every} if p.negative for name in (p.weight, p.bias)),
     )
 
 
@@ -284,6 +287,7 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
             feed.product.convolution,
             feed.product.norm,
             feed.product.dropout,
+            feed.product.negative,
             _sender(part),
             _age(part, t, timesteps),
         )
@@ -296,7 +300,7 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
 def _describe(origin: Origin | None) -> str:
     if origin is None:
         return "a tensor that comes from nothing that is known"
-    if isinstance(origin, FunctionResult) and origin.by in GATHERS and origin.of:
+    if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
         return f"{_describe(origin.of[-1])}, in every timestep"
     if isinstance(origin, (FunctionResult, Made)):
         return f"what '{origin.by}' made"

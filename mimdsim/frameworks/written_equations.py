@@ -209,7 +209,8 @@ class LayerTimes:
                     f"{self.where}: {said}"
                     if said
                     else f"{self.where}: '{root.by}' makes what is sent last of other things than a timestep earlier; "
-                    "nearest: a loop that does the same in every timestep"
+                    "nearest: a loop that does the same in every timestep, and products that neurons of a framework "
+                    "read as they are"
                 )
             line = self._line(left)
             found.append((classes, {each: age for age, each in enumerate(line)}))

@@ -64,11 +64,11 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     learning = {name for name, each in module.named_parameters() if each.requires_grad}
     assert {parameter for parameter, *_ in links if parameter in learning} == set(double)
     assert set(network.trained) == {array for parameter, array, *_ in links if parameter in learning}
-    for parameter, array, transposed, row, _ in links:
+    for parameter, array, transposed, row, norm in links:
         if parameter not in learning:
             continue
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
-        every = (zoo.as_here(each[parameter], transposed, mine) for each in (double, single))
+        every = (zoo.as_here(each[parameter], transposed, mine, norm) for each in (double, single))
         wanted, rounded = (each[row : row + len(mine)] for each in every)
         assert np.abs(wanted).max() > 0
         assert off(rounded, wanted) < 1e-4, array  # else nothing would be held against anything
@@ -266,8 +266,27 @@ def called_twice() -> Any:
     return nn.Sequential(nn.Linear(zoo.INPUTS, zoo.INPUTS), cell, nn.Linear(zoo.INPUTS, zoo.INPUTS), cell)
 
 
+def parametrized() -> Any:
+    """Dale's law."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(zoo.INPUTS, 4), snn.Leaky(beta=0.9))
+    torch.nn.utils.parametrize.register_parametrization(net[1], "weight", nn.ReLU())
+    return net
+
+
+class OfSizes(zoo.Loop):  # type: ignore[misc, name-defined]
+    """Dale's law by hand."""
+
+    def __init__(self) -> None:
+        super().__init__(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
+
+    def forward(self, x: Any) -> Any:
+        return torch.stack(
+            [self.lif2(self.lif1(step @ self.fc1.weight.abs().T)[0] @ self.fc2.weight.T)[0] for step in x]
+        )
+
+
 def hooked_weight() -> Any:
-    net = nn.Sequential(nn.Flatten(2), nn.Linear(zoo.INPUTS, 4), snn.Leaky(beta=0.9))
+    net = nn.Sequential(nn.Flatten(), nn.Linear(zoo.INPUTS, 4), snn.Leaky(beta=0.9))
     net[1].weight.register_hook(lambda gradient: 0.5 * gradient)
     return net
 
@@ -297,6 +316,8 @@ REFUSED = {
         zoo.norse.PopulationEncoder(3), nn.Flatten(2), nn.Linear(3 * zoo.INPUTS, 4), snn.Leaky(beta=0.9)
     ),
     "'1.weight' has a hook on its gradient": hooked_weight,
+    "'1' (ParametrizedLinear) computes its weights of others": parametrized,
+    "multiplies by what 'abs' made of 'fc1.weight'": OfSizes,
     "'1' (Dropout1d) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
         nn.Dropout1d(0.2)
     ),
@@ -392,7 +413,13 @@ def test_a_trained_network_goes_back_into_its_module() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["skip, side by side", "excitatory and inhibitory", "input and own spikes in one matrix"]
+    "name",
+    [
+        "skip, side by side",
+        "excitatory and inhibitory",
+        "inhibition that is subtracted",
+        "input and own spikes in one matrix",
+    ],
 )
 def test_arrays_that_share_a_matrix_go_back_into_it(name: str) -> None:
     import mimdsim

@@ -716,6 +716,30 @@ class Populations(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class Inhibited(nn.Module):  # type: ignore[misc]
+    """What inhibitory neurons, and a layer's own spikes, send is subtracted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.e_in, self.i_in, self.out = (
+            nn.Linear(INPUTS, HIDDEN, bias=False),
+            nn.Linear(INPUTS, 9),
+            nn.Linear(HIDDEN, CLASSES),
+        )
+        self.own, self.from_i = nn.Linear(HIDDEN, HIDDEN, bias=False), nn.Linear(9, HIDDEN)
+        self.e, self.i, self.read = snn.Leaky(beta=0.9), snn.Leaky(beta=0.7), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        one, two, three, out = self.e.reset_mem(), self.i.reset_mem(), self.read.reset_mem(), []
+        e = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            i, two = self.i(self.i_in(step), two)
+            e, one = self.e(self.e_in(step) - (self.own(e) + self.from_i(i)), one)
+            spikes, three = self.read(self.out(e), three)
+            out.append(spikes)
+        return torch.stack(out)
+
+
 class OneMatrix(nn.Module):  # type: ignore[misc]
     """A recurrent layer as a cell of an RNN is often written: input and own spikes meet one matrix."""
 
@@ -1229,6 +1253,7 @@ ZOO: dict[str, TorchNetwork] = {
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
+    "inhibition that is subtracted": TorchNetwork(make=Inhibited, judge=of_counts, scale=2.0),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
     "norse recurrent": TorchNetwork(
         make=lambda: NorseRecurrent(True), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
@@ -1362,9 +1387,10 @@ def in_time(network: TorchNetwork, given: Any) -> Any:
     return given.movedim(1, 0) if network.batch_first else given
 
 
-def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray) -> np.ndarray:
-    """A gradient of the module's, [rows, columns] as the array `mine` lies."""
-    return (values.reshape(len(values), -1).T if transposed else values).reshape(-1, mine.shape[1])
+def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray, norm: str = "") -> np.ndarray:
+    """A gradient of the module's, [rows, columns] as the array `mine` lies; norm "-": of what is subtracted."""
+    laid = (values.reshape(len(values), -1).T if transposed else values).reshape(-1, mine.shape[1])
+    return -laid if norm == "-" else laid
 
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
