@@ -309,7 +309,10 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
         raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
     if module.running_var is None or module.bias is None:
-        raise refusal(f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True")
+        raise refusal(
+            f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True, and one norm "
+            "for all timesteps (not BNTT)"
+        )
     if module.training:
         if module.momentum is None:
             raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")

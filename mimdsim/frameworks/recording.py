@@ -164,6 +164,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self._gradients = args[0]
         if name == "register_hook" and self.origin(args[0]) is not None:
             raise refusal("a hook acts on a gradient (register_hook), which nothing here would call: remove it")
+        if name in ("detach", "detach_") and not self._inside and args[0].grad_fn and self.origin(args[0]) is None:
+            raise refusal("a state that neurons keep is detached, which nothing here would do: leave that out")
         before = args if self._inside else self._before(name, args)
         drops = func is torch.nn.functional.dropout  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)

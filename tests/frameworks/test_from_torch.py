@@ -285,6 +285,22 @@ class OfSizes(zoo.Loop):  # type: ignore[misc, name-defined]
         )
 
 
+class DetachNet(nn.Module):  # type: ignore[misc, name-defined]
+    """SpikingJelly's truncated backpropagation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.LIFNode())
+
+    def forward(self, x: Any) -> Any:
+        out = []
+        for t, step in enumerate(x):
+            if t == 7:
+                zoo.functional.detach_net(self.net)
+            out.append(self.net(step))
+        return torch.stack(out)
+
+
 def hooked_weight() -> Any:
     net = nn.Sequential(nn.Flatten(), nn.Linear(zoo.INPUTS, 4), snn.Leaky(beta=0.9))
     net[1].weight.register_hook(lambda gradient: 0.5 * gradient)
@@ -316,6 +332,7 @@ REFUSED = {
         zoo.norse.PopulationEncoder(3), nn.Flatten(2), nn.Linear(3 * zoo.INPUTS, 4), snn.Leaky(beta=0.9)
     ),
     "'1.weight' has a hook on its gradient": hooked_weight,
+    "a state that neurons keep is detached": DetachNet,
     "'1' (ParametrizedLinear) computes its weights of others": parametrized,
     "multiplies by what 'abs' made of 'fc1.weight'": OfSizes,
     "'1' (Dropout1d) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(

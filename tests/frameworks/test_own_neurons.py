@@ -206,7 +206,18 @@ def sliced(v: Any) -> Any:
     return v
 
 
+class Truncated:
+    """A reset that lets no gradient through in one timestep, as truncated backpropagation does."""
+
+    calls = 0
+
+    def __call__(self, v: Any, z: Any) -> Any:
+        self.calls += 1
+        return v.detach() - z if self.calls % zoo.TIMESTEPS == 7 else v - z
+
+
 REFUSED = {
+    "leave out gradients in timestep 6 or in the last one, and not in both": {"reset": Truncated()},
     "make values that are off by 0.0009": {"start": torch.linspace(0.0, 0.001, zoo.HIDDEN)},
     "'softplus' of it is not read; what is: docs/pytorch.md": {"reset": lambda v, z: functions.softplus(v) - z},
     "'OfTwo' of it is not read": {"reset": OfTwo.apply},
