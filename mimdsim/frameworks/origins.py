@@ -203,10 +203,10 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
     return found
 
 
-def negated(origin: Origin | None) -> Origin | None:
+def minus(origin: Origin | None) -> Origin | None:
     """Products that are subtracted; None for what cannot be, such as the largest of them."""
     if isinstance(origin, Sum):
-        parts = tuple(map(negated, origin.parts))
+        parts = tuple(map(minus, origin.parts))
         return Sum(parts=tuple(filter(None, parts))) if all(parts) else None
     if not isinstance(origin, Product) or origin.norm or (origin.convolution and origin.convolution.after):
         return None

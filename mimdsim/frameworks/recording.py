@@ -40,7 +40,7 @@ from mimdsim.frameworks.origins import (
     added_up,
     feeds_of,
     is_in_time,
-    negated,
+    minus,
     of_all,
     parts_of,
     timestep_of,
@@ -214,7 +214,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
                 return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
         if name in SUBTRACTS and not kwargs and not self._is_cut(args, made):
-            one, other = self.origin(args[0]), negated(self.origin(args[1]))
+            one, other = self.origin(args[0]), minus(self.origin(args[1]))
             if other is not None and isinstance(one, (Product, Sum)) and feeds_of(one):
                 both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
                 return self.mark(made, Sum(parts=tuple(both)))

@@ -247,18 +247,18 @@ class LayerTimes:
             kind, made, t = waiting.pop()
             if t == -1 and isinstance(made, float):
                 begins[kind] = made
-            if (kind, t) in found or t < 0:
-                continue
             of = classes.latest[kind]
-            tensor = made.tensor if isinstance(made, Read) else made.values if isinstance(made, Made) else made
-            if tensor is not None:
-                found[kind, t] = torch.as_tensor(tensor)
-            learns = isinstance(made, Made) and made not in self.constant
+            learns = t >= 0 and isinstance(made, Made) and made not in self.constant
             if learns and (made.op == "detach") != (of.op == "detach"):  # type: ignore[union-attr]
                 raise refusal(
                     f"{self.where} leave out gradients in timestep {t} or in the last one, and not in both; nearest: "
                     "the same in every timestep"
                 )
+            if (kind, t) in found or t < 0:
+                continue
+            tensor = made.tensor if isinstance(made, Read) else made.values if isinstance(made, Made) else made
+            if tensor is not None:
+                found[kind, t] = torch.as_tensor(tensor)
             if not isinstance(made, Made) or (made.op, len(made.args)) != (of.op, len(of.args)):
                 continue
             # numbers that states begin with may come in another order
