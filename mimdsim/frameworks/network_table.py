@@ -92,16 +92,21 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
             made[key] = old[key]
     made |= _dropout(layers) | _norms(layers)
     sums = any(len(source.terms) > 1 for layer in layers for source in layer.sources)
-    dense = sums or made.keys() & {"convolutions", "dropout", "batch_norm"} or any(map(_sends_numbers, readings))
+    dense = (
+        sums
+        or made.keys() & {"convolutions", "dropout", "batch_norm"}
+        or any(_sends_numbers(each, each is readings[-1]) for each in readings)
+    )
     made |= {"spikes": "dense"} if dense else {}
     return without_lists(made)
 
 
-def _sends_numbers(reading: Reading) -> bool:
+def _sends_numbers(reading: Reading, last: bool) -> bool:
     """Whether neurons run from dense spikes alone: cells, and equations that no linear neuron has."""
     if reading.written is None:
         return reading.of_cells
-    return linear_neuron_of(reading.written.model(reading.model), {}) is None
+    model = reading.written.model(reading.model)
+    return linear_neuron_of(model, {}) is None or not (model.spiking or last)
 
 
 def _norms(layers: list[TorchLayer]) -> dict[str, Any]:

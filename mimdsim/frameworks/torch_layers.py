@@ -62,7 +62,8 @@ class Source:
 class TorchLayer:
     """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
     biases: those that are added up to its own; recurrent_bias: of cells; trained_norm: its batch norm, where that is
-    not folded into it, in which the statistics have the bias before it in them."""
+    not folded into it, in which the statistics have the bias before it in them; negative: parameters whose products are
+    subtracted."""
 
     calls: NeuronCalls
     sources: tuple[Source, ...]
@@ -72,6 +73,7 @@ class TorchLayer:
     recurrent_rows: tuple[int, int | None] = (0, None)
     recurrent_bias: str = ""
     trained_norm: BatchNorm | None = None
+    negative: frozenset[str] = frozenset()
 
     @property
     def convolution(self) -> Convolution | None:
@@ -178,6 +180,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         recurrent_transposed=product.transposed if product else bool(reading.recurrent),
         recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
         recurrent_bias=apart.bias if apart else of_cells,
+        negative=frozenset(name for p in {feed.product for feed in every} if p.negative for name in (p.weight, p.bias)),
     )
 
 
@@ -208,7 +211,7 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     """What a layer reads by one product."""
     of, dropout = undropped(feed.of) if feed.of else (None, None)
     feed = replace(feed, of=of)
-    parts = _added(of)
+    parts = tuple(_at_once(part) for part in _added(of)) if calls.in_time else _added(of)
     for part in parts:
         if not isinstance(part, (LayerOutput, Input)):
             raise refusal(
@@ -233,6 +236,13 @@ def _added(of: Origin | None) -> tuple[Origin | None, ...]:
     return of.parts if isinstance(of, Sum) else (of,)
 
 
+def _at_once(of: Origin | None) -> Origin | None:
+    """What a layer sent in every timestep, one after another, as what it sent in the last."""
+    every = of.of if isinstance(of, FunctionResult) and of.by == "stack" else ()
+    alike = {(each.layer, each.spikes) for each in every if isinstance(each, LayerOutput)}
+    return every[-1] if len(alike) == 1 and all(isinstance(each, LayerOutput) for each in every) else of
+
+
 def _sender(of: Origin | None) -> str:
     return of.layer if isinstance(of, LayerOutput) else ""
 
@@ -240,7 +250,7 @@ def _sender(of: Origin | None) -> str:
 def _age(of: Origin | None, t: int, timesteps: int) -> int:
     """How many timesteps before timestep t of so many it was sent, or is an entry of the input."""
     if isinstance(of, LayerOutput):
-        return t - of.call
+        return t - of.call - of.entry
     return t - of.entry[0] if isinstance(of, Input) and of.entry and of.entry[1] == timesteps else 0
 
 
@@ -277,6 +287,7 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
             feed.product.convolution,
             feed.product.norm,
             feed.product.dropout,
+            feed.product.negative,
             _sender(part),
             _age(part, t, timesteps),
         )
@@ -289,6 +300,8 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
 def _describe(origin: Origin | None) -> str:
     if origin is None:
         return "a tensor that comes from nothing that is known"
+    if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
+        return f"{_describe(origin.of[-1])}, in every timestep"
     if isinstance(origin, (FunctionResult, Made)):
         return f"what '{origin.by}' made"
     if isinstance(origin, Gate):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -565,6 +566,28 @@ class NorseRecurrent(nn.Module):  # type: ignore[misc]
         return torch.stack(voltages)
 
 
+class NorseExponential(nn.Module):  # type: ignore[misc]
+    """Norse: recurrent, adaptive, exponential and refractory, and an integrator with weights of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = norse.LIFAdExRefracRecurrentCell(INPUTS, HIDDEN)
+        with torch.no_grad():  # none near zero, which rounding would make one of those that stay
+            self.cell.recurrent_weights.uniform_(-0.3, -0.05).fill_diagonal_(0)
+        self.mean, self.fc = norse.LIBoxCell(), nn.Linear(HIDDEN, HIDDEN)
+        self.out = norse.LILinearCell(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        s1 = s2 = s3 = None
+        voltages = []
+        for step in x:
+            z, s1 = self.cell(step, s1)
+            v, s2 = self.mean(self.fc(z), s2)
+            v, s3 = self.out(v, s3)
+            voltages.append(v)
+        return torch.stack(voltages)
+
+
 class NorseIntegrators(nn.Module):  # type: ignore[misc]
     """Norse: neurons that forget nothing."""
 
@@ -693,6 +716,30 @@ class Populations(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class Inhibited(nn.Module):  # type: ignore[misc]
+    """What inhibitory neurons, and a layer's own spikes, send is subtracted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.e_in, self.i_in, self.out = (
+            nn.Linear(INPUTS, HIDDEN, bias=False),
+            nn.Linear(INPUTS, 9),
+            nn.Linear(HIDDEN, CLASSES),
+        )
+        self.own, self.from_i = nn.Linear(HIDDEN, HIDDEN, bias=False), nn.Linear(9, HIDDEN)
+        self.e, self.i, self.read = snn.Leaky(beta=0.9), snn.Leaky(beta=0.7), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        one, two, three, out = self.e.reset_mem(), self.i.reset_mem(), self.read.reset_mem(), []
+        e = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            i, two = self.i(self.i_in(step), two)
+            e, one = self.e(self.e_in(step) - (self.own(e) + self.from_i(i)), one)
+            spikes, three = self.read(self.out(e), three)
+            out.append(spikes)
+        return torch.stack(out)
+
+
 class OneMatrix(nn.Module):  # type: ignore[misc]
     """A recurrent layer as a cell of an RNN is often written: input and own spikes meet one matrix."""
 
@@ -724,6 +771,19 @@ def _jelly_in_time() -> Any:
         jelly.Linear(HIDDEN, CLASSES), neuron.LIFNode(tau=2.0, detach_reset=True),
     )  # fmt: skip
     functional.set_step_mode(net, "m")
+    return net
+
+
+def _jelly_nodes(step_mode: str) -> Any:
+    """SpikingJelly's neurons that are recorded operation by operation, behind one that is known."""
+    if step_mode == "m":
+        nodes = [neuron.LIFNode(detach_reset=True), neuron.QIFNode(), neuron.KLIFNode(scale_reset=True)]
+    else:
+        nodes = [neuron.EIFNode(detach_reset=True), neuron.IzhikevichNode(a=0.1, b=0.2), neuron.IFNode()]
+    widths = (INPUTS, HIDDEN, HIDDEN, CLASSES)
+    linear = [jelly.Linear(one, other) for one, other in pairwise(widths)]
+    net = nn.Sequential(*(each for pair in zip(linear, nodes, strict=True) for each in pair))
+    functional.set_step_mode(net, step_mode)
     return net
 
 
@@ -1188,6 +1248,10 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly PLIF after a convolution": TorchNetwork(
         make=lambda: _plif(True), judge=of_counts, single=True, scale=6.0
     ),
+    "spikingjelly QIF and KLIF, in time": TorchNetwork(make=lambda: _jelly_nodes("m"), judge=of_counts, scale=4.0),
+    "spikingjelly EIF and Izhikevich": TorchNetwork(
+        make=lambda: _jelly_nodes("s"), judge=of_counts, single=True, scale=4.0
+    ),
     "snntorch, learned decays and thresholds": TorchNetwork(make=_learning, judge=of_counts),
     "snntorch, learned decays of Synaptic": TorchNetwork(
         make=lambda: Loop(
@@ -1212,12 +1276,16 @@ ZOO: dict[str, TorchNetwork] = {
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
+    "inhibition that is subtracted": TorchNetwork(make=Inhibited, judge=of_counts, scale=2.0),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
     "norse recurrent": TorchNetwork(
         make=lambda: NorseRecurrent(True), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
     ),
     "norse recurrent, no neuron onto itself": TorchNetwork(
         make=lambda: NorseRecurrent(False), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
+    ),
+    "norse, exponential and refractory": TorchNetwork(
+        make=NorseExponential, judge=of_membrane, loss="ce_max_membrane_loss", scale=3.0
     ),
     "norse integrators": TorchNetwork(
         make=NorseIntegrators, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
@@ -1322,7 +1390,7 @@ ZOO: dict[str, TorchNetwork] = {
 }  # fmt: skip
 
 
-CONSTANTS = ("V", "a", "alpha", "b", "beta", "thr", "threshold", "w")  # of neurons, which stay as they are
+CONSTANTS = ("V", "a", "alpha", "b", "beta", "k", "thr", "threshold", "w")  # of neurons, which stay as they are
 
 
 def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
@@ -1348,9 +1416,10 @@ def in_time(network: TorchNetwork, given: Any) -> Any:
     return given.movedim(1, 0) if network.batch_first else given
 
 
-def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray) -> np.ndarray:
-    """A gradient of the module's, [rows, columns] as the array `mine` lies."""
-    return (values.reshape(len(values), -1).T if transposed else values).reshape(-1, mine.shape[1])
+def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray, norm: str = "") -> np.ndarray:
+    """A gradient of the module's, [rows, columns] as the array `mine` lies; norm "-": of what is subtracted."""
+    laid = (values.reshape(len(values), -1).T if transposed else values).reshape(-1, mine.shape[1])
+    return -laid if norm == "-" else laid
 
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:

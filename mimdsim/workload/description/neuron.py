@@ -85,7 +85,7 @@ def _cell(network: Network, model: CellModel, index: int) -> LinearNeuron | Cell
     for key in ("reset", "reset_gradient"):
         unread = unread or (key if network.of_layer(key, index) else "")
     cell = cell_of(model, _parameters(network, model, index))
-    linear = linear_neuron_of(model, cell.values)
+    linear = linear_neuron_of(model, cell.values) if model.spiking or last else None  # others send what they read
     if network.spikes != "dense" and linear is None:
         raise MappingError(f'network.neuron = "{model.name}": cells send no lists: set network.spikes = "dense"')
     if network.learned.get(network.layers[index]):
