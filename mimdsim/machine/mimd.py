@@ -156,7 +156,7 @@ class Fabric(SourcedSection):
     they wait ("cut-through"), or hold the links that they have come along ("wormhole").
     """
 
-    model: str
+    model: str = Field(description="exchange phases")
     bytes_per_cycle: float = Field(gt=0, description="exchange phases, area")
     tiles_per_bus: int = Field(ge=1, le=2, description="exchange phases, placement")
     route_cycles: int = Field(ge=0, description="exchange phases")
@@ -168,14 +168,14 @@ class Fabric(SourcedSection):
     arrange_fragment_bundles: float = Field(ge=0, description="compute")
     link_bytes_per_cycle: float | None = Field(gt=0, default=None, description="exchange phases")
     tiles_per_router: int = Field(ge=1, le=1024, default=1, description="exchange phases")
-    ways: Literal["both", "one", "opposed"] = "both"
+    ways: Literal["both", "one", "opposed"] = Field(default="both", description="exchange phases")
     ring_columns: int = Field(ge=0, le=4096, default=0, description="exchange phases")
     ring_rows: int = Field(ge=0, le=4096, default=0, description="exchange phases")
     packet_bytes: int = Field(ge=0, default=0, description="exchange phases")
     header_bytes: int = Field(ge=0, default=0, description="exchange phases")
     acknowledge_bytes: int = Field(ge=0, default=0, description="exchange phases")
-    multicast: Literal["tree", "reserved", "linked", "none"] = "tree"
-    switching: Literal["cut-through", "wormhole"] = "cut-through"
+    multicast: Literal["tree", "reserved", "linked", "none"] = Field(default="tree", description="exchange phases")
+    switching: Literal["cut-through", "wormhole"] = Field(default="cut-through", description="exchange phases")
 
     @field_validator("model")
     @classmethod
