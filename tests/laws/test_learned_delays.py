@@ -28,8 +28,8 @@ from mimdsim.workload.description.mapping import Split
 from mimdsim.workload.interchange.layers import network_of_layers
 
 
-def learning(ages: int = 3, final_width: float = 0.125, epsilon: float = 0.0, **changes: Any) -> SpikingNetwork:
-    """Three layers, all with delays. The tests' values are taken at half of the final width."""
+def learning(ages: int = 3, final_width: float = 0.0625, epsilon: float = 0.0, **changes: Any) -> SpikingNetwork:
+    """Three layers, all with delays, whose width is the final one in tests."""
     network = delayed({}, **changes)
     delays = Delays(ages=ages, width=2.0, final_width=final_width, training_steps=10, epsilon=epsilon)
     return replace(network, layers=tuple(replace(layer, delays=delays) for layer in network.layers))
@@ -61,7 +61,7 @@ def gradients_off(kind_of_ours: Any, seed: int, epsilon: float) -> dict[str, tup
     """(ours, PyTorch's in float32) by parameter: how far off gradients are, of the largest. As Hammouamri et al. write
     it: a kernel over time for every synapse, and a convolution of the spikes with it."""
     torch = pytest.importorskip("torch")
-    network = learning(final_width=1.5, epsilon=epsilon, **DENSE)
+    network = learning(final_width=0.75, epsilon=epsilon, **DENSE)
     beta, slope, threshold = 0.75, 10.0, 0.25
     neuron = neuron_of("leaky", {"beta": beta, "threshold": threshold}, reset="subtract", reset_gradient="pass")
     selection = replace(network.layers[0].selection, slope=slope, threshold=threshold)
@@ -233,4 +233,4 @@ def test_rounded_delays_are_written_as_weights_at_ages() -> None:
 
 @pytest.mark.parametrize("strategy", ["as_published", "hoisted", "persistent"])
 def test_gpus_run_matrices_at_ages_as_meant(strategy: str) -> None:
-    assert_same_training_step(learning(final_width=1.5, **DENSE), strategy, 3)
+    assert_same_training_step(learning(final_width=0.75, **DENSE), strategy, 3)
