@@ -4,6 +4,7 @@ back, or refused by name."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,24 @@ def test_loops_around_delays_are_read(read_out: bool) -> None:
     assert program.hidden0_delay.grad is None
     assert close(program.hidden0_bias.grad, module.first.bias.grad[None], 5e-6)
     assert close(program.output_delay.grad, -module.last.P.grad[0, :, :, 0].T, 5e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*sends no spikes on the example")
+def test_an_exported_file_says_that_delays_are_rounded(tmp_path: Path) -> None:
+    pytest.importorskip("nir")
+    from mimdsim.workload.interchange.nir_walk import network_of_nir
+    from mimdsim.workload.interchange.nir_reading import read_nir
+    from mimdsim.workload.interchange.nir_writing import export_nir
+
+    module, spikes, _ = example(ages=3)
+    workload = mimdsim.from_torch(module, spikes)
+    said = export_nir(workload, None, tmp_path / "delays.nir", 1e-3)
+    assert "note: delays that were learned by hidden0, hidden1, output are rounded to timesteps" in said
+    found = network_of_nir(tmp_path / "delays.nir", read_nir(tmp_path / "delays.nir"))
+    assert [[each.lag for each in sources] for sources in found.sources] == 3 * [[0, 1, 2]]
+    held = [layer.weight.detach()[:, :, 0].T.numpy() for layer in module.convs]
+    for made, weights in zip(found.populations[2:], held[2:], strict=True):  # the others have a norm folded into them
+        np.testing.assert_allclose(sum(values for _, values in made.reads), weights / 2, rtol=1e-6)  # its tau is 2
 
 
 def changed(change: Callable[[Any], Any], **how: Any) -> Any:
