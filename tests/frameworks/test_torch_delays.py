@@ -139,8 +139,8 @@ def test_loops_around_delays_are_read(read_out: bool) -> None:
 @pytest.mark.filterwarnings("ignore:.*sends no spikes on the example")
 def test_an_exported_file_says_that_delays_are_rounded(tmp_path: Path) -> None:
     pytest.importorskip("nir")
-    from mimdsim.workload.interchange.nir_walk import network_of_nir
     from mimdsim.workload.interchange.nir_reading import read_nir
+    from mimdsim.workload.interchange.nir_walk import network_of_nir
     from mimdsim.workload.interchange.nir_writing import export_nir
 
     module, spikes, _ = example(ages=3)
