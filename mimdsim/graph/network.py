@@ -355,6 +355,7 @@ class SpikingNetwork:
             "recurrent": any(layer.recurs for layer in self.layers),
             "batch norm": any(layer.norm for layer in self.layers),
             "dropout": any(layer.dropout for layer in self.layers),
+            "learned delays": any(layer.delays for layer in self.layers),
             "dense spikes": self.spikes == "dense",
             "input of numbers": self.encoding != "events",
         }
