@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch.nn.utils.prune import BasePruningMethod
 
+from mimdsim.frameworks.delays import delays_of
 from mimdsim.frameworks.neurons import (
     NEURONS,
     SNNTORCH_STATES,
@@ -29,7 +30,17 @@ from mimdsim.frameworks.neurons import (
     read_neuron,
     refusal,
 )
-from mimdsim.frameworks.origins import FunctionResult, Input, LayerOutput, Origin, Parameter, Product
+from mimdsim.frameworks.origins import (
+    FunctionResult,
+    Input,
+    LayerOutput,
+    Origin,
+    Parameter,
+    Product,
+    added_up,
+    parts_of,
+    undropped,
+)
 from mimdsim.frameworks.planes import function_of, options_of
 from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
 
@@ -63,6 +74,7 @@ NEAREST = {
     **dict.fromkeys(("DSRIFNode", "DSRLIFNode", "ILIFNode", "OTTTLIFNode"), "spikingjelly IFNode or LIFNode"),
     "GatedLIFNode": "spikingjelly ParametricLIFNode",
     "SynapseFilter": "a neuron without a threshold, written out, that its weights read",
+    **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     "ReLU": "a spiking layer",
     "Softmax": "leave it to the loss",
     "LogSoftmax": "leave it to the loss",
@@ -80,6 +92,7 @@ class Kind(Enum):
     DROPOUT = "leaves some of its values out"
     NORM = "batch norm of the product before it"
     SPIKE = "a step with a surrogate gradient"
+    DELAYS = "weights with delays that are learned"
     VOTE = "the mean of adjacent outputs, which stand for a class"
     CONTAINER = "its own calls are recorded instead"
     UNKNOWN = "refused"
@@ -92,6 +105,8 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.NEURON
     if function_of(module):
         return Kind.FUNCTION
+    if key == "DCLS.Dcls1d":
+        return Kind.DELAYS
     if any(kind.__name__ == "SurrogateFunctionBase" for kind in type(module).__mro__):
         return Kind.SPIKE
     if isinstance(module, torch.jit.ScriptModule):
@@ -229,7 +244,7 @@ class ModuleRecorder(Recorder):
         elif kind is Kind.NORM:
             self.seen.norms[name] += 1
             self.mark(made, _normalised(where, name, module, of))
-        elif (function := function_of(module)) is None:
+        elif kind is Kind.NEURON:
             self._record_neurons(name, where, module, args, made)
         else:
             prefix = f"{name}." if name else ""
@@ -240,8 +255,23 @@ class ModuleRecorder(Recorder):
                     names[role] = self._used(self._mask(f"{prefix}{role}_orig", mask))
                 elif getattr(module, role, None) is not None:
                     names[role] = self._used(Parameter(name=f"{prefix}{role}"))
+            if (function := function_of(module)) is None:
+                self.mark(made, self._with_delays(where, module, of, f"{prefix}P", **names))
+                return
             options = options_of(where, function, module, given, made)
             self.mark(made, self._of_function(where, function, given, options, **names))
+
+    def _with_delays(
+        self, where: str, module: Any, of: Origin | None, positions: str, weight: str, bias: str
+    ) -> Product:
+        """What a Dcls1d makes of what was padded."""
+        delays = delays_of(where, module, of)
+        read, dropout = undropped(added_up(parts_of(of)[0]) or FunctionResult(by="a tensor of unknown origin", of=()))
+        made = Product(
+            of=read, inputs=module.in_channels, weight=weight, bias=bias, transposed=True, dropout=dropout,
+            delays=delays, positions=self._used(Parameter(name=positions)),
+        )  # fmt: skip
+        return self._counted(made)
 
     def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
         if name not in self.seen.layers:
@@ -255,7 +285,10 @@ class ModuleRecorder(Recorder):
             if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
                 by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
                 raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
-        parts, reading = list(tensors_in(made)), calls.reading
+        reading = calls.reading
+        if not reading.spiking and hasattr(module, "v_threshold"):  # spikingjelly, whose spikes nobody reads
+            made = module.v_seq if reading.in_time else module.v
+        parts = list(tensors_in(made))
         if isinstance(made, list):  # of all timesteps
             parts = [torch.stack(parts)]
         if reading.of_cells and args[0].ndim != 2 + reading.in_time:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,8 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
             made.setdefault("sources", {})[name] = said
         if layer.convolution:
             made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0].name == INPUT)
+        if layer.delays:
+            made.setdefault("delays", {})[name] = asdict(layer.delays)
     if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:
         made["learned"] = learned
     for key in ("spikes", "truncation", "neurons_per_class"):

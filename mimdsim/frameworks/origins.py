@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from mimdsim.graph.convolution import Convolution, Planes, Pool
+from mimdsim.graph.delays import Delays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +44,9 @@ class Parameter:
 class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
-    folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. call: how often it was
-    computed before, or the timestep that was taken of it."""
+    folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. delays: of its weights,
+    that are learned; positions: the parameter that has them. call: how often it was computed before, or the timestep
+    that was taken of it."""
 
     of: Origin
     inputs: int
@@ -56,6 +58,8 @@ class Product:
     folded: bool = False
     dropout: Dropout | None = None
     negative: bool = False
+    delays: Delays | None = None
+    positions: str = ""
     call: int = field(default=0, compare=False)
 
 
@@ -114,6 +118,14 @@ class FunctionResult:
     by: str
     of: tuple[Origin | None, ...]
     divisor: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Padded(FunctionResult):
+    """With so many zeros before and after its last axis."""
+
+    before: int
+    after: int
 
 
 @dataclass(frozen=True, kw_only=True)

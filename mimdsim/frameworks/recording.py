@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from mimdsim.frameworks.origins import (
     LayerOutput,
     Made,
     Origin,
+    Padded,
     Parameter,
     Pooled,
     Product,
@@ -49,7 +50,7 @@ from mimdsim.frameworks.origins import (
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
 
-FRAMEWORKS = ("snntorch", "norse", "spikingjelly")
+FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
 NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
 LEAST = 6e-8  # about half of what float32 tells apart near 1
 VOTE = "vote"  # what a voting layer makes
@@ -237,6 +238,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
             return self.mark(made, found.hold(made))
+        if name == "pad" and (ends := _zeros_at_ends(*args, **kwargs)) and len(known) == 1:
+            return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
         divisor = args[1] if name in DIVIDES and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if divisor else name
         self.mark(made, self._unread(by, *dict.fromkeys(known), divisor=divisor or 1.0))
@@ -529,6 +532,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             raise refusal(f"{where} pools a product with '{of.weight}'; pools of convolutions, and of spikes, can run")
         _check_same(where, convolution.made, planes)
         return replace(of, convolution=replace(convolution, after=pool))
+
+
+def _zeros_at_ends(
+    _: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> tuple[int, int] | None:
+    """How many zeros torch.nn.functional.pad adds before and after the last axis, if it does nothing else."""
+    return (pad[0], pad[1]) if mode == "constant" and not value and not any(pad[2:]) and min(pad[:2]) >= 0 else None
 
 
 def _is_number_zero(other: Any) -> bool:

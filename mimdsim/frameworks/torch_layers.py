@@ -33,6 +33,7 @@ from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.graph import layer as graph
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.delays import Delays
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload.interchange.state_dict import layer_names
 
@@ -83,6 +84,10 @@ class TorchLayer:
     def norm(self) -> str:
         return self.sources[0].product.norm
 
+    @property
+    def delays(self) -> Delays | None:
+        return self.sources[0].product.delays
+
 
 def widths_of(layers: list[TorchLayer]) -> list[int]:
     return [layer.calls.neurons for layer in layers]
@@ -118,6 +123,8 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         alone = len(layer.sources) == 1 and not (layer.recurrent and layer.trained_norm is None)
         if any(each.product.norm for each in layer.sources) and not alone:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
+        if len(layer.sources) > 1 and any(each.product.delays for each in layer.sources):
+            raise refusal(f"layer '{layer.calls.name}' reads delays that are learned, and more; one source can run")
         _check_planes(layer, order)
     if ("",) not in {source.layers for source in order[0].sources}:
         raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
@@ -161,7 +168,10 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
         raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
     if own and not (
-        isinstance(own[0].of, LayerOutput) and own[0].of.spikes and own[0].of.call == len(calls.origins) - 2
+        isinstance(own[0].of, LayerOutput)
+        and own[0].of.spikes
+        and own[0].of.call == len(calls.origins) - 2
+        and not own[0].product.delays
     ):
         raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
@@ -364,7 +374,7 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
 def _parameters_of(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
     """The parameters of the module that a layer takes, each once."""
     of_norm = module.get_submodule(layer.norm).named_parameters() if layer.norm else ()
-    names = [each.product.weight for each in layer.sources]
+    names = [name for each in layer.sources for name in (each.product.weight, each.product.positions)]
     names += [layer.recurrent, *layer.biases, layer.recurrent_bias, *(f"{layer.norm}.{name}" for name, _ in of_norm)]
     return [*filter(None, dict.fromkeys([*names, *(of for of, _ in constants_of("", layer))]))]
 

@@ -11,6 +11,7 @@ import torch
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
+from mimdsim.frameworks.delays import delay_of, position_of
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, named, read_by
 from mimdsim.graph.batch_norm import STATISTICS
@@ -60,7 +61,9 @@ def weights_of(
                 raise refusal(
                     f"'{of}' is one number for {layer.calls.neurons} neurons; give each its own, V of that size"
                 )
-            if rows is None:
+            if layer.delays and role == "delay":
+                values = delay_of(layer.delays.ages, values)
+            elif rows is None:
                 values = values.reshape(1, -1)
             elif values.ndim > 1:
                 values = values.reshape(len(values), -1)
@@ -71,7 +74,7 @@ def weights_of(
                 values = values - before
             elif norm == MINUS:
                 values = -values
-            elif norm:
+            elif norm and role != "delay":
                 scale, mean, shift = folded(module, norm)
                 values = values * scale if role == "w" else (before - mean) * scale + shift
             made[array] = made[array] + values if array in made else values
@@ -98,7 +101,7 @@ Link = tuple[str, str, bool, int, str]
 def links_of(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
     it, or MINUS); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of
-    one that is trained, the last is the bias before it."""
+    one that is trained, the last is the bias before it; of delays, the Dcls1d."""
     every = (link for name, layer in named(layers) for link in _links_of(layers, name, layer))
     return [(of, array, turned, rows[0] if rows else 0, norm) for of, array, turned, rows, norm in every]
 
@@ -117,6 +120,8 @@ def _links_of(
             MINUS if source.product.negative else source.product.norm * source.product.folded,
         )
     sign = dict.fromkeys(layer.negative, MINUS)
+    if positions := layer.sources[0].product.positions:
+        yield positions, f"delay.{name}", True, whole, positions.rpartition(".")[0]
     if layer.recurrent:
         own = sign.get(layer.recurrent, "")
         yield layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows, own
@@ -207,6 +212,8 @@ def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: l
     """Weights before a batch norm, or its shift, of what was trained with it folded in; others as they are."""
     if norm in ("", MINUS):
         return np.array(trained) * (-1 if norm else 1)
+    if array.startswith("delay."):
+        return position_of(module, norm, trained)
     if array.startswith("mean."):
         return np.asarray(trained.reshape(-1) + dict(module.named_parameters())[norm].detach().cpu().numpy())
     scale, mean, _ = folded(module, norm)

@@ -273,7 +273,7 @@ class MimdMachine(NotedMachine):
     # descriptions, as those of fields: which sums a number enters; of a section: its fields that have none
     chip: Chip
     tile: Tile
-    exchange: Fabric = Field(description="exchange phases (arranging: compute; code: memory; crossbar: area)")
+    exchange: Fabric
     sync: Sync
     host: Host = Field(description="host transfers")
     links: Links = Field(description="exchange over links")

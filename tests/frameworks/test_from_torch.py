@@ -152,6 +152,30 @@ def test_neurons_of_spikingjelly_that_never_spike_are_read_as_the_module_reads_t
     assert (made.network.output, made.training.reading) == ("membrane", reading)
 
 
+@pytest.mark.parametrize("mode", ["s", "m"])
+def test_neurons_of_spikingjelly_that_never_reach_their_threshold_are_read_by_their_potential(mode: str) -> None:
+    import mimdsim
+
+    class Read(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(zoo.INPUTS, 8), zoo.neuron.LIFNode(step_mode=mode), nn.Linear(8, 4))
+            self.last = zoo.neuron.LIFNode(v_threshold=1e9, step_mode=mode, store_v_seq=mode == "m")
+
+        def forward(self, x: Any) -> Any:
+            self.last(self.net(x))
+            return self.last.v_seq if mode == "m" else self.last.v
+
+    torch.manual_seed(0)
+    module = Read()
+    module.net[0].weight.data.mul_(6)
+    made = frameworks.from_torch(module, SPIKES, timesteps=zoo.TIMESTEPS if mode == "s" else None)
+    assert (made.network.output, made.network.reset, made.training.reading) == ("membrane", ("zero", "none"), "sum")
+    zoo.functional.reset_net(module)
+    wanted = module(SPIKES).sum(0) if mode == "m" else sum(map(module, SPIKES))
+    assert torch.allclose(mimdsim.torch_function(made, "tiny")(SPIKES), wanted, atol=1e-5)
+
+
 @pytest.mark.parametrize("reset", [None, 0.0])
 def test_neurons_of_spikingjelly_fire_where_they_meet_their_threshold(reset: float | None) -> None:
     """Weights of quarters, so that potentials of neurons that do not leak meet 1 exactly, again and again."""

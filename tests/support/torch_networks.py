@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dcls import Dcls1d
 
 torch = pytest.importorskip("torch")
 snn = pytest.importorskip("snntorch")
@@ -512,6 +513,42 @@ class Delays(nn.Module):  # type: ignore[misc]
             spk, mem2 = self.lif2(read, mem2)
             out.append(spk)
         return torch.stack(out)
+
+
+class DelayLine(nn.Module):  # type: ignore[misc]
+    """Hammouamri et al. 2024, smaller: convolutions over time with a learned delay for every synapse, batch norm,
+    SpikingJelly's neurons and dropout over all timesteps; the highest potential of integrators is read."""
+
+    def __init__(self, ages: int = 5, dropout: float = 0.0, norm: bool = True, version: str = "gauss") -> None:
+        super().__init__()
+        self.ages, widths = ages, (INPUTS, HIDDEN, HIDDEN, CLASSES)
+        self.convs = nn.ModuleList(
+            [
+                Dcls1d(a, b, kernel_count=1, dilated_kernel_size=ages, bias=False, version=version)
+                for a, b in pairwise(widths)
+            ]
+        )
+        for conv in self.convs:
+            nn.init.uniform_(conv.P, -(ages // 2), ages // 2)
+            conv.clamp_parameters()
+            if conv.SIG is not None:
+                nn.init.constant_(conv.SIG, ages / 4)
+                conv.SIG.requires_grad = False
+        self.norms = nn.ModuleList([jelly.BatchNorm1d(HIDDEN) if norm else nn.Identity() for _ in range(2)])
+        self.neurons = nn.ModuleList([neuron.LIFNode(detach_reset=True) for _ in range(2)])
+        self.drops = nn.ModuleList([jelly.Dropout(dropout) for _ in range(2)])
+        self.read = neuron.LIFNode(v_threshold=1e9, detach_reset=True, store_v_seq=True)
+        functional.set_step_mode(self, "m")
+
+    def forward(self, x: Any) -> Any:
+        for conv, norm, cells, drop in zip(self.convs, self.norms, self.neurons, self.drops, strict=False):
+            current = norm(self.delayed(conv, x).unsqueeze(3)).squeeze(3)
+            x = drop(cells(current))
+        self.read(self.delayed(self.convs[-1], x))
+        return self.read.v_seq
+
+    def delayed(self, conv: Any, x: Any) -> Any:
+        return conv(nn.functional.pad(x.permute(1, 2, 0), (self.ages - 1, 0), "constant", 0)).permute(2, 0, 1)
 
 
 class OwnSurrogate(torch.autograd.Function):  # type: ignore[misc]
@@ -1273,6 +1310,7 @@ ZOO: dict[str, TorchNetwork] = {
     "a timestep between layers": TorchNetwork(make=Delayed, loss="", judge=of_counts, scale=4.0),
     "a reservoir, whose read-out learns": TorchNetwork(make=_reservoir, judge=of_counts, scale=2.0),
     "delays of synapses and axons": TorchNetwork(make=Delays, judge=of_counts, scale=1.0),
+    "DCLS delays": TorchNetwork(make=DelayLine, judge=of_membrane, loss="ce_max_membrane_loss", scale=3.0),
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
@@ -1390,7 +1428,9 @@ ZOO: dict[str, TorchNetwork] = {
 }  # fmt: skip
 
 
-CONSTANTS = ("V", "a", "alpha", "b", "beta", "k", "thr", "threshold", "w")  # of neurons, which stay as they are
+CONSTANTS = (  # of neurons, which stay as they are
+    "P", "SIG", "V", "a", "alpha", "b", "beta", "k", "thr", "threshold", "w",
+)  # fmt: skip
 
 
 def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
@@ -1451,4 +1491,9 @@ def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple
     reset_states(module)
     functional.reset_net(module)
     learning = {name: each for name, each in module.named_parameters() if each.requires_grad}
-    return float(loss), {name: each.grad.numpy().copy() for name, each in learning.items()}
+    return loss.item(), {name: _gradient_of(name, each.grad.numpy()) for name, each in learning.items()}
+
+
+def _gradient_of(name: str, gradient: np.ndarray) -> np.ndarray:
+    """A gradient; that of positions (DCLS) as one of delays [neurons, inputs], which are less where those are more."""
+    return -gradient[0, :, :, 0] if name.rpartition(".")[2] == "P" else gradient.copy()
