@@ -20,6 +20,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns.routes import latest_senders
 from mimdsim.program import Exchange, Program, Repeat, Superstep
 from mimdsim.program.messages import messages_of
+from mimdsim.timing.recording import Recording
 from mimdsim.timing.worker_cycles import SuperstepLoad
 
 COMPUTE, EXCHANGE, SYNC = range(3)
@@ -79,7 +80,11 @@ def longest_path(
     number = {id(superstep): at for at, superstep in enumerate(steps)}
     fabric = fabric_of(machine)
     own = [None if step.exchange is None else fabric.tile_cycles(program, step.exchange) for step in steps]
-    busy = [load.by_tile() for load in loads]
+    activity = loads[0].activity() if loads else None
+    if activity is None:
+        raise RuntimeError("the activity of the loads is no longer there")
+    recording = Recording(activity)
+    busy = [load.by_tile(recording) for load in loads]
     ready, spent = np.zeros(program.tiles, np.int64), np.zeros((program.tiles, len(steps), 3), np.int64)
 
     def run(superstep: Superstep, turn: int) -> None:

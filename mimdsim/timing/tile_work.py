@@ -167,7 +167,7 @@ def cycles_in_timesteps(
             continue
         for index, plan in enumerate(planned.plans):
             row, placement = np.zeros((len(chosen), program.tiles), np.int64), plan.placement
-            busy = tile_turns(plan, planned.times, recording, issue)  # by timestep, in whichever order they run
+            busy = tile_turns(plan, planned.times, issue, recording)  # by timestep, in whichever order they run
             busy = busy[chosen] if len(busy) > 1 else busy
             row[:, placement.first : placement.first + placement.tiles] = busy
             numbers.append(first + index)

@@ -9,6 +9,7 @@ on spikes (`mimdsim.timing.static_plan`) is kept for other activities too.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -48,9 +49,11 @@ class SuperstepLoad:
     flops: int
     parts: tuple[tuple[str, str, float], ...]
     bundles: int = 0
-    by_tile: Callable[[], np.ndarray] = lambda: np.zeros((1, 0), np.int64)
+    by_tile: Callable[[Recording], np.ndarray] = lambda _: np.zeros((1, 0), np.int64)
     """int64[times or 1, tiles from first_tile on]: busy cycles of every execution, by timestep; one if all are
-    equal."""
+    equal. Of the recording of the activity that the load was made with."""
+    activity: Callable[[], RecordedActivity | None] = lambda: None
+    """The activity, as long as others keep it."""
 
     @cached_property
     def cycles(self) -> int:
@@ -157,7 +160,7 @@ def _add_data_dependent(
                 before = after
 
 
-def tile_turns(plan: SuperstepPlan, times: int, recording: Recording, issue: TileIssue) -> np.ndarray:
+def tile_turns(plan: SuperstepPlan, times: int, issue: TileIssue, recording: Recording) -> np.ndarray:
     """int64[times or 1, tiles of the superstep]: as `SuperstepLoad.by_tile`."""
     workers, counting = plan.workers[None], plan.placement.counting
     if counting is not None:
@@ -195,5 +198,6 @@ def _load(
         flops=round(flops),
         parts=tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight),
         bundles=round(whole),
-        by_tile=partial(tile_turns, plan, line.times, recording, issue),
+        by_tile=partial(tile_turns, plan, line.times, issue),
+        activity=weakref.ref(recording.activity),
     )

@@ -24,6 +24,7 @@ from mimdsim.pipeline import simulate
 from mimdsim.program.messages import Messages
 from mimdsim.timing import program_loads
 from mimdsim.timing.dataflow import arrivals_of
+from mimdsim.timing.recording import Recording
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.workload import load_workload
 
@@ -399,7 +400,7 @@ def test_tiles_go_on_as_processes_do() -> None:
     order = list(program.turns())
     events, plan = [], []
     for step, timestep in order:
-        busy = loads[id(step)].by_tile()
+        busy = loads[id(step)].by_tile(Recording(run.log.activity))
         row = busy[min(timestep, len(busy) - 1)]
         cycles = np.zeros(program.tiles, np.int64)
         cycles[loads[id(step)].first_tile :][: len(row)] = row
