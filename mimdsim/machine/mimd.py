@@ -147,7 +147,7 @@ class Fabric(SourcedSection):
     Of "routed" only: `tiles_per_router` tiles, numbered one after the other, share a router; routers lie on the grid of
     the chip, and each link carries link_bytes_per_cycle in its direction. Messages go along their row, then along their
     column. ways: links lead "both" ways and messages the shorter one; "one": eastwards and southwards only; "opposed":
-    there are two such networks, the second westwards and northwards, and a message takes the one with fewer hops.
+    there are two such networks, the second northwards and then westwards, and a message takes the one with fewer hops.
     ring_columns, ring_rows: routers of a ring, with those that have no tile (0: none such). A message is sent in
     packets of at most packet_bytes (0: in one), each with header_bytes more, and each answered by its readers with
     acknowledge_bytes (0: no answers), which the phase waits for. multicast: what several tiles want is sent once, along

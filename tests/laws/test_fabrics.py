@@ -103,8 +103,11 @@ def test_a_row_that_two_messages_share() -> None:
     found = phase(routed(**plain), sent)
     assert found.loads[0, 0, :4].tolist() == [40, 120, 80, 0]
     assert found.cycles.tolist() == [100 + 60 + 2 * 5]  # the link, and two hops
-    # held while waited for: the port out, 20 cycles of tile 1, and then the link that both share
-    assert cycles(routed(**plain, exchange_switching="wormhole"), sent) == 100 + 20 + 60 + 10
+    # each has one reader, so nobody waits behind a packet that waits
+    assert cycles(routed(**plain, exchange_switching="wormhole"), sent) == 100 + 60 + 10
+    # held while waited for: the port out, 22 cycles of tile 1, and then the link that both share
+    two = [*sent, (1, 8, [0])]
+    assert cycles(routed(**plain, exchange_switching="wormhole"), two) == 100 + 22 + 60 + 10
     # one tile's messages queue at its port, not at links
     alone = [(0, 40, [2]), (0, 80, [3])]
     assert cycles(routed(**plain, exchange_switching="wormhole"), alone) == 100 + 60 + 15
@@ -202,11 +205,10 @@ def test_bytes_are_conserved_at_every_router(sent: Sent, shape: dict[str, Any]) 
         net = np.zeros((HIGH, WIDE))
         for number, load in enumerate(found.loads):
             square = load.reshape(4, HIGH, WIDE)
-            if number:  # places of the second network are mirrored
-                square = square[:, ::-1, ::-1]
-            turn = -1 if number else 1
+            own = np.zeros((HIGH, WIDE))
             for direction, axis, by in ((0, 1, 1), (1, 1, -1), (2, 0, 1), (3, 0, -1)):
-                net += square[direction] - np.roll(square[direction], by * turn, axis)
+                own += square[direction] - np.roll(square[direction], by, axis)
+            net += own[::-1, ::-1].T if number else own  # rows and columns of the second change places
         np.testing.assert_array_equal(net.reshape(-1), flow)
     tree = phase(routed(**shape | {"exchange_multicast": "tree", "exchange_header_bytes": 0}), sent).loads
     assert (tree <= found.loads).all()

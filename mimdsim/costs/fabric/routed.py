@@ -5,9 +5,10 @@ waiting for others comes to depends on how packets are switched:
 
     cut-through: a path takes what its fullest part takes: port of the sender, links of its row and of the reader's
                  column, port of the reader. No order of packets is faster.
-    wormhole:    a packet holds what it has come along while it waits for what comes next, so that the parts of a path
-                 that it shares with packets of other tiles are waited for one after another: their sum. A link that
-                 carries messages of one tile only, or to one only, is not waited for: those queue at the tile's port.
+    wormhole:    a packet holds what it has come along while it waits for what comes next, and those behind it, to other
+                 tiles, wait too: where a tile sends to several, the parts of a path that it shares with other tiles are
+                 waited for one after another: their sum. A link that carries messages of one tile only, or to one
+                 only, is not waited for: those queue at the tile's port.
                  A tree that is reserved first is waited for as a whole, and its links are taken meanwhile.
 
 A phase takes fixed and route cycles, and the slowest path with its hops (there, and back where readers answer). The sum
@@ -38,7 +39,8 @@ MOST_PAIRS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Path:
-    """What the slowest path of a phase takes: cycles of its parts, hops, and the ends."""
+    """What the slowest path of a phase takes: cycles of its parts, hops, and the ends. summed: its parts are waited for
+    one after another, else it takes what the longest takes."""
 
     sender: int
     reader: int
@@ -48,6 +50,7 @@ class Path:
     port_in: float
     hops: int
     cycles: int
+    summed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,7 +139,7 @@ class Routed(FabricModel):
             ("links along the column", path.column, "the fullest link that the path shares"),
             ("port of the reader", path.port_in, f"tile {path.reader}: what several tiles send to it"),
         ]
-        if fabric.switching == "cut-through":
+        if not path.summed:
             parts = [max(parts, key=lambda part: part[1])]
         found = [
             Part(what=what, how=f"{cycles:,.10g}", cycles=cycles, note=f"{note}; slowest path {ends}")
@@ -186,7 +189,7 @@ class Routed(FabricModel):
         fabric, tiles = self.fabric, ends.tiles
         network, tiles_per_chip = network or Network.of(self.chip, fabric), self.chip.tiles
         nets = [
-            _Traffic.of(part, network.mirrored(number), fabric, chips, tiles_per_chip, share)
+            _Traffic.of(part, network.turned(number), fabric, chips, tiles_per_chip, share)
             for number, part in enumerate(network.parted(messages, tiles_per_chip))
         ]
         at = {name: np.searchsorted(tiles, getattr(messages, name)) for name in ("sender", "reader")}
@@ -253,7 +256,6 @@ class Network:
     high: int
     kind: int
     both: bool  # two networks of opposite ways
-    mirror: bool = False
 
     @classmethod
     def of(cls, chip: Chip, fabric: Fabric, strip_columns: int = 0) -> Network:
@@ -290,8 +292,6 @@ class Network:
         """(column, row) of the router of each tile; rows are numbered over all chips."""
         chip, within = np.divmod(np.asarray(tile, np.int64), tiles_per_chip)
         column, row = (each[within // self.tiles] for each in self.grid)
-        if self.mirror:
-            column, row = self.wide - 1 - column, self.high - 1 - row
         return column, chip * self.high + row
 
     def hops(self, here: tuple[np.ndarray, np.ndarray], there: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -306,9 +306,13 @@ class Network:
             hops += np.minimum(steps, extent - steps) if self.kind == routes.TORUS else np.abs(steps)
         return hops
 
-    def mirrored(self, number: int) -> Network:
-        """The network of the other ways."""
-        return replace(self, mirror=True) if number else self
+    def turned(self, number: int) -> Network:
+        """The first network, or the second, of the other ways: its routes go along the column first, so that rows and
+        columns change places, both counted from the other end."""
+        if not number:
+            return self
+        column, row = self.grid
+        return replace(self, grid=(self.high - 1 - row, self.wide - 1 - column), wide=self.high, high=self.wide)
 
     def parted(self, messages: Messages, tiles_per_chip: int) -> Iterator[Messages]:
         """The messages of each network: every reader is reached by the one with fewer hops, the first of two."""
@@ -318,7 +322,7 @@ class Network:
         fanout = np.diff(messages.first)
         sender = np.repeat(messages.sender, fanout)
         hops = []
-        for network in (self, self.mirrored(1)):
+        for network in (self, self.turned(1)):
             hops.append(
                 network.hops(network.places(sender, tiles_per_chip), network.places(messages.reader, tiles_per_chip))
             )
@@ -429,13 +433,13 @@ class _Traffic:
         along, across = self._lines(sender, messages.reader)
         row, column = along(take), across(take)
         whole = np.maximum.reduce([port_out, row, column, port_in])
+        waits = np.zeros(len(whole), bool)
         if self.fabric.switching == "wormhole":
-            row, column = along(shared), across(shared)
-            several = self._several_senders(sender, to, len(tiles))
-            port_in = np.where(several, into[to], 0.0)
-            summed = port_out + row + column + port_in
+            held = along(shared), across(shared), np.where(_several(to, sender, len(tiles)), into[to], 0.0)
+            summed = np.where(_several(at, messages.reader, len(tiles)), port_out + sum(held), 0.0)
             summed[np.repeat(self.reserve > 0, fanout)] = 0.0  # nothing is held while the whole tree is waited for
-            port_out = np.where(summed >= whole, port_out, whole - row - column - port_in)
+            waits = summed > whole
+            row, column, port_in = (np.where(waits, *each) for each in zip(held, (row, column, port_in), strict=True))
             whole = np.maximum(whole, summed)
         whole = whole + self.fabric.hop_cycles * self.hops
         np.maximum.at(arrived, to, whole)
@@ -446,7 +450,7 @@ class _Traffic:
             found[number] = Path(
                 sender=int(sender[k]), reader=int(messages.reader[k]), port_out=float(port_out[k]), row=float(row[k]),
                 column=float(column[k]), port_in=float(port_in[k]), hops=int(self.hops[k]),
-                cycles=int(np.ceil(whole[k])),
+                cycles=int(np.ceil(whole[k])), summed=bool(waits[k]),
             )  # fmt: skip
         return found, arrived
 
@@ -472,20 +476,21 @@ class _Traffic:
 
         return along, across
 
-    def _several_senders(self, sender: np.ndarray, to: np.ndarray, count: int) -> np.ndarray:
-        """bool[readings]: whether tiles besides this sender send to the reader."""
-        least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
-        np.minimum.at(least, to, sender)
-        np.maximum.at(most, to, sender)
-        found: np.ndarray = (least != most)[to]
-        return found
-
     def _by_sender(self, tiles: np.ndarray, amount: np.ndarray) -> np.ndarray:
         return np.bincount(np.searchsorted(tiles, self.messages.sender), weights=amount, minlength=len(tiles))
 
     def _by_reader(self, tiles: np.ndarray, amount: np.ndarray) -> np.ndarray:
         each = np.repeat(amount, np.diff(self.messages.first))
         return np.bincount(np.searchsorted(tiles, self.messages.reader), weights=each, minlength=len(tiles))
+
+
+def _several(at: np.ndarray, other: np.ndarray, count: int) -> np.ndarray:
+    """bool[readings]: whether the end `at`, of so many, has several at its other end."""
+    least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+    np.minimum.at(least, at, other)
+    np.maximum.at(most, at, other)
+    found: np.ndarray = (least != most)[at]
+    return found
 
 
 def _toward(kind: int, steps: np.ndarray, extent: int, ahead: np.ndarray, back: np.ndarray) -> np.ndarray:

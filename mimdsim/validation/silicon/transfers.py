@@ -9,13 +9,14 @@ where multicasts of several tiles hold their links, these take turns, and the on
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
 
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.units import UNCERTAINTY
-from mimdsim.costs.fabric.routed import Ends, Routed
+from mimdsim.costs.fabric.routed import Ends, Network, Routed
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program.messages import Messages
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, whole_numbers
@@ -143,6 +144,68 @@ def _extents(shape: str, many: int, wide: int, high: int) -> tuple[int, int]:
     return across, down
 
 
+# (column, row) of the twelve channels' ports for tiles, and columns and rows of tiles, on 10 x 12 places
+# (tenstorrent/tt-metal soc_descriptors/wormhole_b0_80_arch.yaml); bytes a cycle of a port, out and in (tt-npe)
+PORTS = ((0, 11), (0, 1), (0, 5), (0, 7), (5, 1), (5, 11), (5, 2), (5, 9), (5, 8), (5, 3), (5, 5), (5, 7))
+TILE_COLUMNS, TILE_ROWS = (1, 2, 3, 4, 6, 7, 8, 9), (1, 2, 3, 4, 5, 7, 8, 9, 10, 11)
+PORT_BYTES = {"read": 23.2, "write": 24.0}
+DRAWS = 20
+
+
+def memory_row(row: Cells, _asked: Asked) -> Fields:
+    """Fields of tiles that read from or write to channels of memory, on a Wormhole."""
+    tiles, channels, network, size = whole_numbers(row, "tensix_tiles", "dram_channels", "noc", "bytes_per_tile")
+    measured, direction, pairing = row.number("GB_per_s", above=0), row["direction"], row["pairing"]
+
+    def predict() -> Fields:
+        if direction not in PORT_BYTES or not 1 <= channels <= len(PORTS) or network not in (0, 1):
+            raise MimdsimError(f"direction read or write, 1 to {len(PORTS)} channels, noc 0 or 1")
+        if not (1 <= tiles <= len(TILE_COLUMNS) * len(TILE_ROWS) and 1 <= size <= MOST):
+            raise MimdsimError(f"{tiles} tiles: there are {len(TILE_COLUMNS) * len(TILE_ROWS)}")
+        if "random" in pairing:
+            predicted = float(np.mean(_drawn_rates(tiles, channels, network, size, direction)))
+        else:
+            predicted = min(channels, tiles) * PORT_BYTES[direction]
+        return around(predicted, UNCERTAINTY["derived"])
+
+    name = f"{tiles} tiles {direction}, {channels} channels, {pairing}, {row['virtual_channel']}, network {network}"
+    kind = f"Wormhole, tiles and memory, pairs {'at random' if 'random' in pairing else 'with care'}"
+    return {"name": name, "unit": "GB/s", "published": measured, "tolerance": 0.25, "kind": kind, "predict": predict}
+
+
+@lru_cache(maxsize=32)
+def _drawn_rates(tiles: int, channels: int, network: int, size: int, direction: str) -> np.ndarray:
+    """float64[DRAWS]: bytes a cycle of all tiles together, the slowest pair deciding, of pairs drawn at random."""
+    changes = {"chip.tiles": 120, "chip.grid_columns": 10, "exchange.ways": "opposed", "exchange.multicast": "none"}
+    machine = load_machine(MACHINES["WORMHOLE_B0"], changes)
+    assert isinstance(machine, MimdMachine)
+    fabric, routes = Routed(machine), Network.of(machine.chip, machine.exchange)
+    one = replace(routes.turned(network), both=False)
+    draw, rates = np.random.default_rng(0), np.zeros(DRAWS)
+    places = np.array([column + 10 * line for line in TILE_ROWS for column in TILE_COLUMNS])
+    ports = np.array([column + 10 * line for column, line in PORTS])
+    for at in range(DRAWS):
+        ends = draw.permutation(places)[:tiles], draw.permutation(ports)[np.arange(tiles) % channels]
+        sender, reader = (each.astype(np.int64) for each in (ends[::-1] if direction == "read" else ends))
+        each = np.full(tiles, size, np.int64)
+        messages = Messages(sender=sender, size_bytes=each, first=np.arange(tiles + 1), reader=reader)
+        taking = np.unique(np.concatenate(ends))
+        sent, received = (np.bincount(np.searchsorted(taking, end), each, len(taking)) for end in (sender, reader))
+        nothing = np.zeros(len(taking))
+        cycles = fabric.phase_of(messages, Ends(taking, sent, received, nothing, nothing), one).cycles[0]
+        share = np.unique(ends[1], return_counts=True)[1].max() * size / PORT_BYTES[direction]
+        rates[at] = tiles * size / max(float(cycles), float(share))
+    return rates
+
+
+MEMORY = ReferenceTable(
+    needed={"tensix_tiles", "pairing", "dram_channels", "direction", "virtual_channel", "noc", "GB_per_s"},
+    also={"bytes_per_tile"},
+    ignored={"arch", "percent_of_theoretical"},
+    read_row=memory_row,
+    doing="transfers to memory",
+    on="wormhole",
+)
 TRANSFERS = ReferenceTable(
     needed=COLUMNS,
     also={"loopback", "filled_not_measured"},
