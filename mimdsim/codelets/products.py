@@ -18,6 +18,7 @@ from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
+from mimdsim.program.instruction_mix import Mix
 
 POPLIN = "PopLibs lib/poplin/PerformanceEstimation.hpp (7eac0f2)"
 
@@ -149,7 +150,7 @@ COUNT_ARRAY = on_loops(
     "CountArray",
     "read spikes[:, sample, :]; write totals[sample, :]",
     numerics.count_rows,
-    {"timesteps classes": 3},
+    {"timesteps classes": Mix(load=1, add=1, loop=1)},
     "3 bundles per number: load, add, loop",
     scalars=1,
     kind="assumed",

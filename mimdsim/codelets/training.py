@@ -10,6 +10,7 @@ from mimdsim.numerics.optimisers import FORMS, Form
 from mimdsim.numerics.optimisers.adam import adam
 from mimdsim.numerics.optimisers.sgd import sgd
 from mimdsim.program import Codelet, Length
+from mimdsim.program.instruction_mix import Mix
 
 UPDATE = "update w[:, start:stop]; read gradient[:, start:stop]"
 PROGRESS = "read progress[:]"  # the number of the training step
@@ -121,7 +122,7 @@ ADD_PARTS = on_loops(
     "AddParts",
     "read partial[:]; write totals[which]",
     numerics.add_parts,
-    {"parts": (2, 1)},
+    {"parts": (Mix(load=1, add=1), 1)},
     "a load and an add per part, on one context",
     scalars=0,
     flops={"parts": 1},
@@ -134,7 +135,7 @@ CLIP_FACTOR = on_loops(
     "read totals[:]; write factor[place]",
     numerics.clip_factor,
     # more: square root, division; add, minimum, store
-    {"weights": (2, 1)},
+    {"weights": (Mix(load=1, add=1), 1)},
     "a load and an add per weight, square root 5 and division 3 (PopLibs operation tables)",
     scalars=2,
     more=5 + 3 + 3,

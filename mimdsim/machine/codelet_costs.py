@@ -25,6 +25,7 @@ from mimdsim.base.search_path import Name
 from mimdsim.base.units import HOW, is_kind, kind_of, less_certain
 
 NATIVE = "colossus"  # the instruction set that the costs of codelets and library vertices are counted for
+NATIVE_VERTEX_BUNDLES = 12  # of its vertices: launch and return
 NATIVE_VECTOR_BYTES = 8  # and the width of its loads, stores and arithmetic
 MOST_BUNDLES = 1e6  # a turn, or outside all loops; more is a mistake
 
