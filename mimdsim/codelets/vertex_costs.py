@@ -102,9 +102,9 @@ FORMULAS: dict[TileFormula, Formula] = {}  # by the formula for four bytes
 _Cycles = Callable[[dict[str, Any], int, int, int], Any]
 
 
-def by_item_bytes(kind: str, source: str, of_halves: str = "") -> Callable[[_Cycles], Formula]:
+def by_item_bytes(kind: str, source: str, of_halves: str = "", mix: Mix | None = None) -> Callable[[_Cycles], Formula]:
     """Make cycles(extents, item_bytes, worker_contexts, vector_bytes) of a library vertex a formula for any number of
-    bytes an element. of_halves: what the source of the one for two bytes says too."""
+    bytes an element. of_halves: what the source of the one for two bytes says too. mix: as of the TileFormula."""
 
     def formula_of(cycles: _Cycles) -> Formula:
         @cache
@@ -113,6 +113,7 @@ def by_item_bytes(kind: str, source: str, of_halves: str = "") -> Callable[[_Cyc
                 cycles=lambda extents, contexts, vector: cycles(extents, item_bytes, contexts, vector),
                 kind=kind,
                 source=source + (of_halves if item_bytes == 2 else ""),
+                mix=mix,
             )
 
         FORMULAS[formula(4)] = formula
@@ -126,11 +127,13 @@ def vectors_each(elements: Any, item_bytes: int, contexts: int, vector_bytes: in
     return -(-np.asarray(elements) // (contexts * (vector_bytes // item_bytes)))
 
 
-def by_vectors(bundles: Callable[[int], float], source: str, *, set_up: int = 29, of_halves: str = "") -> Formula:
+def by_vectors(
+    bundles: Callable[[int], float], source: str, *, set_up: int = 29, of_halves: str = "", mix: Mix | None = None
+) -> Formula:
     """A loop of `bundles(item_bytes)` for every vector of the extent 'elements', after `set_up` in every context and 11
     to launch them."""
 
-    @by_item_bytes("derived", source, of_halves)
+    @by_item_bytes("derived", source, of_halves, mix)
     def formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
         vectors = vectors_each(extents["elements"], item_bytes, contexts, vector_bytes)
         return np.ceil(11 + contexts * (set_up + bundles(item_bytes) * vectors)).astype(np.int64)
