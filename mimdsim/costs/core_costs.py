@@ -60,7 +60,7 @@ def on_core(codelet: Codelet, core: Core, vector_bytes: int) -> Codelet:
     cost, extents, lanes = codelet.cost, dict(codelet.extents), max(vector_bytes // codelet.value_bytes, 1)
     halves, terms, prices = codelet.value_bytes == 2, [], []
     for term in cost.terms:
-        mix, nest = term.mix or _mix_by_rule(codelet, term), term.extents
+        mix, nest = instructions_of(codelet, term), term.extents
         vectors = any(name == VECTORS or isinstance(extents.get(name), Vectors) for name in nest)
         if not vectors and core.vectors is not None and (wide := _in_vectors(extents[nest[-1]], mix, lanes)):
             vectors, nest = True, (*nest[:-1], f"{VECTORS} of {nest[-1]}")
@@ -108,7 +108,10 @@ def _in_vectors(extent: Extent, mix: Mix, lanes: int) -> Extent | None:
     return replace(extent, per=extent.per * lanes)
 
 
-def _mix_by_rule(codelet: Codelet, term: Term) -> Mix:
+def instructions_of(codelet: Codelet, term: Term) -> Mix:
+    """Those of a turn of one of its loops, by rule where only their number is known."""
+    if term.mix is not None:
+        return term.mix
     half = term.bundles / 2
     load = min(half, sum(field.reads for field in codelet.fields))
     store = min(half - load, sum(field.writes for field in codelet.fields))

@@ -89,6 +89,7 @@ class Tile(SourcedSection):
     code_bytes: int = Field(ge=0)  # library and control code on every tile
     copy_bytes_per_cycle: float = Field(gt=0)  # a copy on the tile that all contexts share
     compiled_dual_issue: float = Field(ge=0, le=1)  # share of pairable instructions a C++ compiler issues together
+    sram_port_bytes_per_cycle: float = Field(ge=0, default=0.0)  # loaded and stored by all contexts; 0: no limit
 
     @property
     def working_contexts(self) -> int:
