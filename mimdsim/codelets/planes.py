@@ -20,9 +20,8 @@ from mimdsim.program.instruction_mix import Mix
 
 RUN = "from_row:to_row, begin:end"
 COLUMNS = ("from_row", "to_row", "begin", "end", "row_start", "row_stop", "start", "stop")
-ROW = Mix(
-    integer=10, multiply=3, loop=1
-)  # position of a row: two divisions of whole numbers by multiplication, three products, loop
+# position of a row: two divisions of whole numbers by multiplication, three products, loop
+ROW = Mix(integer=13, loop=1)
 TAP = Mix(integer=4, branch=1)  # of a row of taps, or a tap: coordinate, both bounds tested, address
 HOW = (
     f"instruction count of our own: {ROW.bundles} a row (its position in the planes), {TAP.bundles} for each row of "

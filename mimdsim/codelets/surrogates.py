@@ -11,8 +11,8 @@ from mimdsim.numerics.equations import KINDS
 from mimdsim.program import Codelet, Term, WorkerBundles
 from mimdsim.program.instruction_mix import NATIVE_SLOTS, Mix
 
-DIVIDE, EXPONENTIAL = (NATIVE_SLOTS[name] for name in ("divide", "function"))
 # cycles of one float: division; f32exp, 6 for two in the PopLibs operation tables
+DIVIDE, EXPONENTIAL = NATIVE_SLOTS["divide"], NATIVE_SLOTS["function"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,9 @@ def _with_surrogate(codelet: Codelet, surrogate: str) -> Codelet:
     if surrogate == "superspike":
         return codelet
     assert isinstance(codelet.cost, WorkerBundles)
-    (mix, source), (*before, loop) = at_an_id(surrogate), codelet.cost.terms
+    (_, source), (*before, loop) = at_an_id(surrogate), codelet.cost.terms
     assert loop.mix is not None
-    mix = loop.mix + (SUPERSPIKE + AT_AN_ID) * -1 + mix
+    mix = loop.mix + SUPERSPIKE * -1 + COSTS[surrogate].mix
     lead = codelet.cost.source.replace(SURROGATE_SOURCE, "")
     terms = (*before, replace(loop, bundles=mix.bundles, mix=mix))
     return replace(

@@ -62,7 +62,8 @@ def on_core(codelet: Codelet, core: Core, vector_bytes: int) -> Codelet:
     for term in cost.terms:
         mix, nest = instructions_of(codelet, term), term.extents
         vectors = any(name == VECTORS or isinstance(extents.get(name), Vectors) for name in nest)
-        if not vectors and core.vectors is not None and (wide := _in_vectors(extents[nest[-1]], mix, lanes)):
+        innermost = extents.get(nest[-1]) if nest else None
+        if not vectors and core.vectors is not None and (wide := _in_vectors(innermost, mix, lanes)):
             vectors, nest = True, (*nest[:-1], f"{VECTORS} of {nest[-1]}")
             extents[nest[-1]] = wide
         prices.append(price(mix, core, halves=halves and vectors, vectors=vectors))
@@ -100,11 +101,10 @@ def _kind(prices: Iterable[Price]) -> str:
     return KIND if share <= uncertainty(KIND) else within(KIND, share)
 
 
-def _in_vectors(extent: Extent, mix: Mix, lanes: int) -> Extent | None:
+def _in_vectors(extent: Extent | None, mix: Mix, lanes: int) -> Extent | None:
     """The vectors of a loop over elements that computes and does not branch."""
-    if mix.branch or not any(getattr(mix, name) for name in ARITHMETIC) or type(extent) not in (Length, Size):
+    if mix.branch or not any(getattr(mix, name) for name in ARITHMETIC) or not isinstance(extent, Length | Size):
         return None
-    assert isinstance(extent, Length | Size)
     return replace(extent, per=extent.per * lanes)
 
 
@@ -141,7 +141,8 @@ def _library_on_core(codelet: Codelet, formula: TileFormula, core: Core, vector_
     def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
         vectors = {name: np.asarray(extents[name], np.float64) for name, _ in each}
         total: Any = worker_contexts * core.vertex_cycles + sum(vectors[name] * one.cycles for name, one in each)
-        total = total + closing.cycles * np.maximum.reduce(np.broadcast_arrays(*vectors.values()))
+        if vectors:
+            total = total + closing.cycles * np.maximum.reduce(np.broadcast_arrays(*vectors.values()))
         for term, one in computed:
             turns: Any = 1.0
             for name in term.extents:

@@ -116,7 +116,7 @@ class Term:
 
     Counted with one instruction per bundle, as compiled C++ issues them; `pairable` of them could share the bundle of
     another. The machine's tile.compiled_dual_issue says what share of those does. mix: which instructions they are;
-    None: what the fields and flops of the codelet suggest (`costs/isa_costs.py`).
+    None: what the fields and flops of the codelet suggest (`costs/core_costs.py`).
     """
 
     bundles: float
@@ -125,13 +125,13 @@ class Term:
     mix: Mix | None = None
 
     def times(self, factor: float) -> Term:
+        """So many times as many of each instruction."""
         mix = None if self.mix is None else self.mix * factor
         return replace(self, bundles=factor * self.bundles, pairable=factor * self.pairable, mix=mix)
 
 
-Counted = (
-    float | Mix | tuple[float | Mix, float]
-)  # bundles, or the mix that makes them, or either and the pairable ones
+# bundles, or the mix that makes them; or either, and how many are pairable
+Counted = float | Mix | tuple[float | Mix, float]
 
 
 def terms_of(loops: Mapping[str, Counted]) -> tuple[Term, ...]:
@@ -141,10 +141,11 @@ def terms_of(loops: Mapping[str, Counted]) -> tuple[Term, ...]:
     )
 
 
-def _term(nest: str, counted: float | Mix, pairable: float = 0.0) -> Term:
-    mix = counted if isinstance(counted, Mix) else None
-    bundles = counted.bundles if isinstance(counted, Mix) else counted
-    return Term(bundles=bundles, extents=tuple(nest.split()), pairable=pairable, mix=mix)
+def _term(nest: str, count: float | Mix, pairable: float = 0.0) -> Term:
+    extents = tuple(nest.split())
+    if isinstance(count, Mix):
+        return Term(bundles=count.bundles, extents=extents, pairable=pairable, mix=count)
+    return Term(bundles=count, extents=extents, pairable=pairable)
 
 
 @dataclass(frozen=True, kw_only=True)
