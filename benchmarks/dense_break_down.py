@@ -178,7 +178,7 @@ def plans(compiled: Compiled, machine: MimdMachine) -> list[str]:
         "| product m x k x n | tiles | rows x inner x columns | multiply | operands | sum | sums' exchange | of peak |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for (m, k, n), place in compiled.placement.arrays.known.items():
+    for (m, k, n, *_), place in compiled.placement.arrays.known.items():
         plan = place.plan
         ideal = m * k * n / (machine.chip.tiles * plan.units)  # one product per unit and cycle in float32
         lines.append(

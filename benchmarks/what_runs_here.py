@@ -86,11 +86,11 @@ def row(name: str, made: Any) -> str:
     _, single = zoo.gradients_of(made, module, spikes, labels)
     _, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     ours = []
-    for parameter, array, turned, first, _ in parameter_names(workload):
+    for parameter, array, turned, first, norm in parameter_names(workload):
         if parameter not in double:
             continue  # frozen
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
-        wanted = zoo.as_here(double[parameter], turned, mine)
+        wanted = zoo.as_here(double[parameter], turned, mine, norm)
         ours.append(off(mine, wanted[first : first + len(mine)]))
     theirs = max(off(single[parameter], double[parameter]) for parameter in double)
     result = mimdsim.run(workload, "bow")

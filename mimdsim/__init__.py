@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mimdsim.execution import Executor
     from mimdsim.frameworks import from_torch, to_torch, torch_function
     from mimdsim.kernels import Kernel
-    from mimdsim.machine import list_machines, load_machine
+    from mimdsim.machine import Machine, list_machines, load_machine
     from mimdsim.profile import load_profile
     from mimdsim.profile.queries import open_report
     from mimdsim.timing import explain
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Executor",
     "Kernel",
+    "Machine",
     "MimdsimError",
     "__version__",
     "allow_code",
@@ -61,7 +62,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("check", "compare", "place", "run", "study", "sweep"), "api"),
-    **dict.fromkeys(("list_machines", "load_machine"), "machine"),
+    **dict.fromkeys(("Machine", "list_machines", "load_machine"), "machine"),
     **dict.fromkeys(("allow_code", "from_events", "from_values", "list_workloads", "load_workload"), "workload"),
     **dict.fromkeys(("calibrate", "validate"), "validation"),
     "Executor": "execution",

@@ -35,7 +35,7 @@ from mimdsim.profile import MAPPING_FILE, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
 from mimdsim.search import Aims, Case, Objective, SearchResult, parse_limits, search, smallest_sram
-from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
+from mimdsim.workload import MappingOptions, Workload, filled_activity, load_workload, network_of, write_mapping_file
 from mimdsim.workload.interchange.start import write_trained
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ GivenWorkload = Named | Workload
 GivenMachine = Named | MimdMachine
 GivenGpu = Named | GpuMachine
 Changes = Mapping[str, Any]
+
+SPIKES_OF = 20  # training steps before spikes are recorded for a search
 
 
 def run(
@@ -131,26 +133,42 @@ def compare(
     *,
     changes: Changes | None = None,
     mapping: str | Path | None = None,
+    best_mapping: int = 0,
     report: str | Path | None = None,
     progress: Progress = silent,
 ) -> Run:
     """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine, the others
-    are timed with its spikes. `mapping` and `report` as in `run`."""
+    are timed with its spikes. `mapping` and `report` as in `run`; best_mapping: search for the best mapping of every
+    tiled machine among so many, with the spikes of some training steps."""
+    if best_mapping and mapping is not None:
+        raise DescriptionError("compare", [f"best_mapping finds one for every machine: leave out mapping {mapping}"])
     if report is not None:
         refuse_other(Path(report), RUN)
     for_workload, for_machine = split_changes(dict(changes or {}))
     line_up = several(machines)
     wanted, (tiled, gpus) = _loaded(workload, for_workload, mapping), load_line_up(line_up, for_machine)
+    found: dict[str, MappingOptions] = {}
+    if best_mapping:
+        spikes = recorded_spikes(wanted, tiled[0], SPIKES_OF, progress)
+        for each in tiled:
+            case = Case.of(network_of(wanted), each, spikes, wanted.mapping)
+            aims = Aims(sram_bytes=each.tile.sram_bytes, clock_hz=each.chip.clock_hz)
+            processes = os.cpu_count() or 1
+            best = search(case, aims, candidates=best_mapping, processes=processes, progress=progress, explained=False)
+            found[each.name] = best.best.options
+        wanted = wanted.model_copy(update={"mapping": found[tiled[0].name]})
     with _backgrounds(report) as (advising, drawing):
         made = simulate(
             *(wanted, tiled[0], gpus),
             beside=tiled[1:],
+            mappings=found,
             described=descriptions_of(workload, line_up, mapping),
             progress=progress,
             changes=for_workload | for_machine | _from_file(mapping),
             background=advising,
         )
-        made = replace(made, asked=_asked(workload, _first_tiled(line_up), changes, mapping))
+        if not best_mapping:
+            made = replace(made, asked=_asked(workload, _first_tiled(line_up), changes, mapping))
         return _written(made, report, progress, advising, drawing)
 
 
@@ -161,7 +179,7 @@ def _first_tiled(machines: Sequence[GivenMachine | GivenGpu]) -> GivenMachine | 
 
 def sweep(
     workload: Named,
-    machine: Named,
+    machine: GivenMachine,
     axes: Mapping[str, Any],
     *,
     gpus: Named | Iterable[Named] = (),

@@ -191,6 +191,7 @@ PRODUCTS: Defects = {
         ("last row ignored", "whole[number, top:bottom, first:last] = a[top:bottom",
          "whole[number, top : bottom - 1, first:last] = a[top : bottom - 1"),
     ),
+    "BlockProduct<forward, group>": (("inputs of the first group", "left[:, away:]", "left"),),
     "BlockProduct<input gradient>": (
         ("not transposed", "right.T if right_transposed", "right.T[:, ::-1] if right_transposed"),
         ("wrong sign", "= a[top:bottom, low:high]", "= -a[top:bottom, low:high]"),

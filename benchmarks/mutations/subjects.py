@@ -78,6 +78,18 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
+    "groups": (
+        "randman-1d",
+        {
+            "data.inputs": 50, "data.input_capacity": 30, "network.spikes": "dense", "network.capacity": (),
+            "network.hidden": (36, 16), "network.bias": True,
+            "network.convolutions.hidden0": {
+                "planes": (2, 5, 5), "channels": 4, "kernel": 3, "padding": 1, "groups": 2,
+                "pool": {"kind": "average", "size": 3, "stride": 1},
+            },
+            "network.convolutions.hidden1": {"channels": 4, "kernel": 2, "groups": 4},
+        },
+    ),
     "best": (
         "randman-1d",
         {
@@ -108,6 +120,16 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "carry": ("randman-1d", {"mapping.stash": "carry", "network.recurrence": "all_to_all"}),
     "digits": ("digits", {"data.timesteps": 3, "training.batch": 2, "network.hidden": (6,), "network.capacity": (4, 3),
                           "network.decay": 0.5, "network.current_gain": 2.0}),
+    "delays": (
+        "randman-1d",
+        {
+            "network.delays": {
+                "hidden0": {"ages": 2, "width": 0.75, "final_width": 0.75},
+                "output": {"ages": 2, "width": 0.5, "final_width": 0.5, "epsilon": 0.125},
+            },
+            "training.optimiser": "sgd", "training.schedule": "constant",
+        },
+    ),
 }  # fmt: skip
 
 
@@ -242,6 +264,8 @@ def training_values(compiled: Compiled, number: int) -> list[Values]:
             if number == 0:
                 values[name] = np.round(draw.uniform(-0.3, 0.8, shape) * 1024) / 1024
             values[name] = values[name].astype(np.float32)
+        elif name.startswith("delay."):
+            values[name] = draw.uniform(-0.5, 1.5, shape).astype(np.float32)
         elif name.startswith("moment2"):
             values[name] = (10.0 ** draw.uniform(-15 if number == 4 else -6, -3, shape)).astype(np.float32)
         elif name.startswith("mom"):

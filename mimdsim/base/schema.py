@@ -36,6 +36,7 @@ MOST_WHOLE = 2**63 - 1  # what TOML guarantees and columns of ids hold
 MOST_DOTTED = 32  # parts of a key, checked before parsing, which takes time quadratic in their number
 _PART = r"""\.[ \t]*+(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _DEEP_KEY = re.compile(f"(?:{_PART}){{{MOST_DOTTED}}}")
+QUOTES = "\"'"
 _ONE, _SEVERAL = "<one>", "<several>"  # forms of a value; no part of a key
 T = TypeVar("T")
 OneOrMore = Annotated[
@@ -43,6 +44,12 @@ OneOrMore = Annotated[
     Discriminator(lambda value: _SEVERAL if isinstance(value, (list, tuple)) else _ONE),
 ]
 """One value for all, or a list with one for each; what is wrong with a value is said of the form that was given."""
+
+
+class Hint(NamedTuple):
+    """Mark of a field: what is said where it is missing."""
+
+    text: str
 
 
 class Section(BaseModel):
@@ -258,8 +265,8 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
     if error["type"] == "missing" and isinstance(path[-1], int):
         return f"'{shortened('.'.join(map(str, path[:-1])))}'{at} has {path[-1]} values; more are needed"
     if error["type"] == "missing":
-        field = _model_at(model, path[:-1]).model_fields[str(path[-1])]
-        return f"missing key '{dotted}'" + (f"; {field.description}" if field.description else "")
+        about = _model_at(model, path[:-1]).model_fields[str(path[-1])].metadata
+        return "; ".join([f"missing key '{dotted}'", *(each.text for each in about if isinstance(each, Hint))])
     given = error.get("input")
     if error["type"] == "tuple_type":
         one = type(given) in (int, float) or (isinstance(given, str) and not given.startswith("["))
@@ -308,7 +315,6 @@ def _line_of(path: tuple[Any, ...], text: str) -> int | None:
     names = [str(part) for part in path if isinstance(part, str)]
     if not names or not text:
         return None
-    key, section = names[-1], ".".join(names[:-1])
     current = ""
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
@@ -316,7 +322,7 @@ def _line_of(path: tuple[Any, ...], text: str) -> int | None:
             current = line.strip("[").partition("]")[0].strip()
             if current == ".".join(names):
                 return number
-        elif current == section and line.partition("=")[0].strip().strip("\"'") == key and "=" in line:
+        elif "=" in line and f"{current}.{line.partition('=')[0].strip().strip(QUOTES)}".strip(".") == ".".join(names):
             return number
     return None
 

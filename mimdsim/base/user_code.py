@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import linecache
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,26 @@ from typing import Any
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, same_file, suggest, users_frame
 from mimdsim.base.files import open_regular
+
+ALLOWED = "MIMDSIM_ALLOW_CODE"  # which processes started from here have too
+
+
+def allow_code() -> None:
+    """From now on, in this process and those that it starts, run the Python files that descriptions name
+    (`network.models` of a workload, `exchange.model` of a machine): allow only descriptions that you trust."""
+    os.environ[ALLOWED] = "1"
+
+
+def require_allowed(key: str, descriptions: str) -> None:
+    """Raise DescriptionError where code that a key of such descriptions names is not allowed to run."""
+    if os.environ.get(ALLOWED) != "1":
+        raise DescriptionError(
+            key,
+            [
+                "is a Python file, which is run only if you say so: type  mimdsim --allow-code COMMAND ...  , or call "
+                f"mimdsim.allow_code(), for {descriptions} that you trust"
+            ],
+        )
 
 
 def load_file(path: Path, holds: str) -> ModuleType:

@@ -109,12 +109,16 @@ def drawn_inputs(
         if name in of_planes:  # a few weights, shared by all positions: by chance none of these would fire, or all
             bias = 0.02 + offset - drawn.mean(axis=0)
         values[name] = _dyadic(drawn + bias)
-    for layer in network.layers:
+    for place, layer in enumerate(network.layers):
         if layer.delays:  # halfway between two ages, or at one: a width this small makes shares of exactly 1/2, or 1
             ages, whole = layer.delays.ages, draw.ties or draw.groups
             number = random.integers(0, ages - (not whole), (layer.inputs, layer.neurons))
+            if draw.groups:  # what a group sends arrives together
+                number[:] = draw.number % 2
             values[layer.parameters[1].name] = (number + 0.5 * (not whole)).astype(np.float32)
-            values[delay_width_of(layer.name)] = np.full(1, 2.0**-4, np.float32)
+            # beside a sum with an epsilon a Gaussian that is narrow would be next to nothing halfway
+            width = 2.0 ** (-1 if layer.delays.epsilon and not whole else -4) * (1 - place % 8 / 16)
+            values[delay_width_of(layer.name)] = np.full(1, width, np.float32)
     if draw.groups:
         _group(network, values, random)
     if draw.ties:
@@ -230,7 +234,7 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         for above in (False, True)
     ]
     weights, *others = (values[parameter.name] for parameter in layer.parameters if not parameter.constant)
-    position = 0
+    groups, position = layer.convolution.groups if layer.convolution else 1, 0
     for kind, potential in enumerate(wanted):
         tied = np.arange(kind, layer.columns, TIED * len(wanted))
         if not len(tied):
@@ -239,12 +243,37 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         weights[:, tied] = 0.0
         sources = random.choice(firing[: (len(firing) + 1) // 2], len(tied))
         sources[0] = firing[0]
+        if groups > 1:
+            sources = _of_groups(layer, groups, tied, firing, random)
         rows, positions = np.array([_reached(layer, source) for source in sources.tolist()]).T
         weights[rows, tied] = np.where(np.isfinite(found), found, 0.0)
         position = int(positions[0]) if kind <= 1 else position
         for other in others:
             other[:, tied] = 0.0
-    return np.array([min(1, layer.columns - 1) * layer.positions + position])
+    sure = min(1, layer.columns - 1)
+    if groups > 1:  # of the group that reads what surely fires
+        sure = _group_of(layer, groups, firing[0]) * layer.columns // groups
+        row, position = _reached(layer, firing[0])
+        weights[:, sure] = 0.0
+        weights[row, sure] = _weights_for(layer, wanted[1])[sure]
+        for other in others:
+            other[:, sure] = 0.0
+    return np.array([sure * layer.positions + position])
+
+
+def _group_of(layer: Layer, groups: int, source: Any) -> Any:
+    """Of neurons that a convolution reads."""
+    return source * groups // layer.inputs
+
+
+def _of_groups(
+    layer: Layer, groups: int, columns: np.ndarray, firing: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """For each column a neuron that its group reads, which fires if any does."""
+    of = _group_of(layer, groups, firing)
+    read = [firing[of == group] for group in columns * groups // layer.columns]
+    first = columns * groups // layer.columns * (layer.inputs // groups)
+    return np.array([random.choice(each) if len(each) else one for each, one in zip(read, first, strict=True)])
 
 
 def _reached(layer: Layer, source: int) -> tuple[int, int]:
@@ -253,13 +282,13 @@ def _reached(layer: Layer, source: int) -> tuple[int, int]:
     convolution = layer.convolution
     if convolution is None:
         return source, 0
-    channel, pixel = divmod(source, convolution.planes.positions)
+    channel, pixel = divmod(int(source), convolution.planes.positions)
     if convolution.before:
         pixel, _ = _covering(convolution.planes, convolution.before.window, pixel)
     place, tap = _covering(convolution.read, convolution.window, pixel)
     if convolution.after:
         place, _ = _covering(convolution.made, convolution.after.window, place)
-    return channel * convolution.window.taps + tap, place
+    return (channel * convolution.window.taps + tap) % convolution.fan_in, place
 
 
 def _covering(planes: Planes, window: Window, pixel: int) -> tuple[int, int]:

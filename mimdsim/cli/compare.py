@@ -17,9 +17,23 @@ from mimdsim.cli.run import named_changes, report_folder, run_and_show
 @click.argument("machines", nargs=-1)
 @click.option("--out", type=PATH, help=FOLDER.format("compared"))
 @MAPPING
+@click.option("--best-mapping", is_flag=True, help="Time every tiled machine at the best mapping that a search finds.")
+@click.option(
+    "--candidates",
+    type=click.IntRange(min=1),
+    default=120,
+    show_default=True,
+    help="Mappings that each such search evaluates.",
+)
 @SET
 def compare_command(
-    workload: str, machines: tuple[str, ...], out: Path | None, mapping: Path | None, changes: tuple[str, ...]
+    workload: str,
+    machines: tuple[str, ...],
+    out: Path | None,
+    mapping: Path | None,
+    best_mapping: bool,
+    candidates: int,
+    changes: tuple[str, ...],
 ) -> None:
     """Compare tiled machines and GPUs on WORKLOAD (default: bow, a100 and h100).
 
@@ -33,4 +47,5 @@ def compare_command(
         chosen = (*chosen, "a100")
     changed, name = named_changes(workload, changes, mapping)
     folder = out or report_folder(name, "compared", changed, mapping)
-    run_and_show(partial(api.compare, workload, chosen, mapping=mapping), folder, changed)
+    searched = candidates if best_mapping else 0
+    run_and_show(partial(api.compare, workload, chosen, mapping=mapping, best_mapping=searched), folder, changed)

@@ -1,4 +1,4 @@
-"""`mimdsim list`: the workloads, machines and studies that are there."""
+"""`mimdsim list`: the workloads, machines and studies that are there; all that is said of one machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mimdsim.base.console import say
-from mimdsim.base.errors import MimdsimError, shortened
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
+from mimdsim.cli.options import JSON
 
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
@@ -17,8 +18,18 @@ if TYPE_CHECKING:
 
 
 @click.command("list", short_help="List the available workloads, machines and studies.")
-def list_command() -> None:
-    """List the available workloads, machines and studies, and the files of those that do not come with mimdsim."""
+@click.option("--machine", metavar="NAME", help="Print every number of this machine: unit, source, what it enters.")
+@JSON
+def list_command(machine: str | None, as_json: bool) -> None:
+    """List the available workloads, machines and studies, and the files of those that do not come with mimdsim.
+
+    With --machine: every number of a machine with its unit, its source and the sums that it enters.
+    """
+    if machine is None and as_json:
+        raise DescriptionError("list", ["--json is for  mimdsim list --machine NAME --json"])
+    if machine is not None:
+        _say_machine(machine, as_json)
+        return
     from mimdsim.base.search_path import find_description, where_from
     from mimdsim.machine import find_machine, list_machines, load_machine
     from mimdsim.studies import list_studies, read_study
@@ -33,6 +44,19 @@ def list_command() -> None:
     say("studies")
     for name in list_studies():
         say(_listed(name, read_study, where_from("studies", find_description("studies", "study", name))))
+
+
+def _say_machine(name: str, as_json: bool) -> None:
+    from mimdsim.base.files import dump_json
+    from mimdsim.machine import load_machine
+    from mimdsim.machine.numbers import machine_record, machine_table
+
+    machine = load_machine(name)
+    if as_json:
+        say(dump_json(machine_record(machine)), nl=False)
+        return
+    for line in machine_table(machine):
+        say(line)
 
 
 def _listed(name: str, load: Callable[[str], Workload | MimdMachine | GpuMachine | Study], file: str) -> str:

@@ -27,31 +27,35 @@ COUNTED = (
 
 
 @cache
-def delayed_weights(ages: int) -> Codelet:
+def delayed_weights(ages: int, epsilon: float = 0.0) -> Codelet:
     """The weights of the vertex at every age."""
     matrices = "; ".join(f"write at{age}[:, start:stop]" for age in range(ages))
 
     def compute(*given: np.ndarray) -> None:
-        for target, made in zip(given, delays.delayed_weights(ages, *given[ages:]), strict=False):
+        for target, made in zip(given, delays.delayed_weights(ages, epsilon, *given[ages:]), strict=False):
             target[:] = made
 
-    return _on_synapses("DelayedWeights", f"{matrices}; {READ}", compute, ages, EACH * ages, delays.FLOPS)
+    return _on_synapses("DelayedWeights", f"{matrices}; {READ}", compute, (ages, epsilon), EACH * ages, delays.FLOPS)
 
 
 @cache
-def delayed_weights_gradient(ages: int) -> Codelet:
+def delayed_weights_gradient(ages: int, epsilon: float = 0.0) -> Codelet:
     """The gradients of weights and delays of the vertex, whose shares are worked out anew."""
     matrices = "; ".join(f"read at{age}[:, start:stop]" for age in range(ages))
     fields = f"write dw[:, start:stop]; write ddelay[:, start:stop]; {READ}; {matrices}"
 
     def compute(dw: np.ndarray, ddelay: np.ndarray, *given: np.ndarray) -> None:
-        dw[:], ddelay[:] = delays.delayed_weights_gradient(ages, *given)
+        dw[:], ddelay[:] = delays.delayed_weights_gradient(ages, epsilon, *given)
 
     # of an age more: a load, the share of the gradient, and two sums of products
-    return _on_synapses("DelayGradient", fields, compute, ages, (EACH + 5) * ages, delays.GRADIENT_FLOPS)
+    return _on_synapses("DelayGradient", fields, compute, (ages, epsilon), (EACH + 5) * ages, delays.GRADIENT_FLOPS)
 
 
-def _on_synapses(name: str, fields: str, compute: Callable[..., None], ages: int, bundles: int, flops: int) -> Codelet:
+def _on_synapses(
+    kind: str, fields: str, compute: Callable[..., None], of: tuple[int, float], bundles: int, flops: int
+) -> Codelet:
+    ages, epsilon = of
+    name = f"{kind}({ages}, {epsilon:g})" if epsilon else f"{kind}({ages})"
     cut = ["start" in field for field in fields.split(";")]
 
     mix = Mix(add=4, multiply=4, function=1) * ages + Mix(divide=1)
@@ -61,6 +65,4 @@ def _on_synapses(name: str, fields: str, compute: Callable[..., None], ages: int
         each = -(-np.asarray(extents["elements"]) // contexts)
         return np.ceil(11 + contexts * (29 + (BESIDE + bundles) * each)).astype(np.int64)
 
-    return on_elements(
-        f"{name}({ages})", fields, by_runs(compute, cut), formula(4), "w", flops=flops * ages, code_bytes=512
-    )
+    return on_elements(name, fields, by_runs(compute, cut), formula(4), "w", flops=flops * ages, code_bytes=512)

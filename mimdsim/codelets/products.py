@@ -109,32 +109,43 @@ def sum_formula(outputs: str, dtype: str, partials_dtype: str) -> TileFormula:
 
 
 ROWS, INNER, COLUMNS = "row_start:row_stop", "inner_start:inner_stop", "start:stop"
+OF_WEIGHTS = "weight_start:weight_stop"  # of groups, along the axis that they share in the weights
 # per operand: whether it is stored transposed
 TRANSPOSED = {"forward": (False, False), "input gradient": (False, True), "weight gradient": (True, False)}
 
 
 @lru_cache(maxsize=64)
-def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes: int) -> Codelet:
-    """Partial product of a block on the matrix unit in float32; `direct`: complete, and stored in the result."""
+def block_product(
+    kind: str, direct: bool, units: int, channels: int, load_bytes: int, grouped: bool = False, turned: bool = False
+) -> Codelet:
+    """Partial product of a block on the matrix unit in float32; `direct`: complete, and stored in the result; grouped:
+    of a group; turned: the unit holds the right operand, and rows of the left stream past it."""
     left_transposed, right_transposed = TRANSPOSED[kind]
+    across = COLUMNS if not grouped or not right_transposed else OF_WEIGHTS
+    along = INNER if not grouped or left_transposed or right_transposed else OF_WEIGHTS
+    down = ROWS if not grouped or not left_transposed else OF_WEIGHTS
     rows, inner, columns = (int(left_transposed), 1 - int(left_transposed), 1 - int(right_transposed))
+    held = Length("right", columns) if turned else Length("left", rows)
     return Codelet(
-        name=f"BlockProduct<{kind}>",
+        name=f"BlockProduct<{kind}{', group' if grouped else ''}{', turned' if turned else ''}>",
         fields=fields_of(
             f"read left[{f'{INNER}, {ROWS}' if left_transposed else f'{ROWS}, {INNER}'}]; "
-            f"read right[{f'{COLUMNS}, {INNER}' if right_transposed else f'{INNER}, {COLUMNS}'}]; "
-            f"write partial[{'' if direct else 'part, '}{ROWS}, {COLUMNS}]"
+            f"read right[{f'{across}, {along}' if right_transposed else f'{along}, {across}'}]; "
+            f"write partial[{'' if direct else 'part, '}{down}, {COLUMNS}]"
         ),
-        columns=("row_start", "row_stop", "inner_start", "inner_stop", "start", "stop", "part"),
+        columns=(
+            *("row_start", "row_stop", "inner_start", "inner_stop", "start", "stop", "part"),
+            *(("weight_start", "weight_stop") if grouped else ()),
+        ),
         compute=numerics.multiply_blocks(left_transposed, right_transposed),
         cost=product_formula("f32", "f32", units, channels, load_bytes),
         flops=terms_of({"rows inner positions": 2}),
         code_bytes=1024,
         extents={
-            "rows": Length("left", rows),
+            "rows": held,
             "inner": Length("left", inner),
-            "positions": Length("right", columns),
-            "out_groups": Length("left", rows, per=units),
+            "positions": Length("left", rows) if turned else Length("right", columns),
+            "out_groups": replace(held, per=units),
             "in_groups": Length("left", inner, per=channels),
         },
     )

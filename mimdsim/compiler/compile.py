@@ -142,4 +142,4 @@ def merged_program(
         program = watch("drop dead code", drop_dead_code, program)
     merge = merge_levels if "merge" in options.rules else merge_supersteps
     program = watch("merge supersteps", merge, program)
-    return placement, program
+    return placement, replace(program, strip_columns=options.strip_columns)

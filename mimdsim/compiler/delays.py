@@ -12,7 +12,8 @@ def lower_delayed_weights(low: Lowering, op: Operation) -> None:
     shape = low.values[op.outputs[0]].shape
     made = {f"at{age}": _like_weights(low, name, op.layer, "weights") for age, name in enumerate(op.outputs)}
     given = {field: low.storage[name][0] for field, name in zip(codelets.GIVEN, op.inputs, strict=True)}
-    where = low.over_matrix(codelets.delayed_weights(op.attributes.ages), made["at0"], op.layer)
+    codelet = codelets.delayed_weights(op.attributes.ages, op.attributes.epsilon)
+    where = low.over_matrix(codelet, made["at0"], op.layer)
     low.compute("delayed weights", op, *where, made | given)
     for name in op.outputs:
         low.storage[name] = (low.on_every_copy(name, (shape[0], shape[1]), "weights", op.layer),)
@@ -25,7 +26,8 @@ def lower_gradient(low: Lowering, op: Operation) -> None:
     made = dict(zip(("dw", "ddelay"), op.outputs, strict=True))
     for name in made.values():
         low.outputs[name] = _like_weights(low, name, op.layer, "weight gradients")
-    where = low.over_matrix(codelets.delayed_weights_gradient(op.attributes.ages), made["dw"], op.layer)
+    codelet = codelets.delayed_weights_gradient(op.attributes.ages, op.attributes.epsilon)
+    where = low.over_matrix(codelet, made["dw"], op.layer)
     low.compute("delay gradients", op, *where, made | given)
 
 

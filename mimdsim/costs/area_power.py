@@ -174,7 +174,7 @@ def _full_load(machine: MimdMachine, voltage: Voltage, static: Estimate) -> Esti
 
 
 # what the chip's own supply pays; links and host link have supplies of their own
-AT_VOLTAGE = ("bundle_joules", "arithmetic_joules_per_flop", "exchange_joules_per_byte")
+AT_VOLTAGE = ("bundle_joules", "arithmetic_joules_per_flop", "exchange_joules_per_byte", "hop_joules_per_byte")
 
 
 def energy_profile(
@@ -192,6 +192,8 @@ def energy_profile(
     """
     parts = [] if static is None else [static]
     for name, field, amount in counted:
+        if field not in section.sources and not getattr(section, field):
+            continue
         joules = Estimate.of(section, field) * amount
         if voltage_factor is not None and field in AT_VOLTAGE:
             joules = joules * voltage_factor

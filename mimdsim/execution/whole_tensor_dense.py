@@ -2,6 +2,7 @@
 
 Its spikes are listed, so that its currents and the gradients of its weights cost what there are spikes; gradients of
 the spikes are of all neurons, products of matrices. All that a layer reads are planes, or one pixel with many channels.
+Weights of groups are written out with zeros between them, and take as long as those of one group.
 """
 
 from __future__ import annotations
@@ -108,6 +109,21 @@ class Reading:
         return self.convolution.read if self.pooled else self.convolution.planes
 
 
+def of_groups(weights: np.ndarray) -> np.ndarray:
+    """The blocks on the diagonal of weights [groups, rows, groups, columns], a view [groups, rows, columns]."""
+    found: np.ndarray = np.einsum("grgc->grc", weights)
+    return found
+
+
+def written_out(weights: np.ndarray, groups: int) -> np.ndarray:
+    """Weights of groups [rows, channels made] with zeros between them: [groups * rows, channels made]."""
+    if groups == 1:
+        return weights
+    made = np.zeros((groups, len(weights), groups, weights.shape[1] // groups), np.float32)
+    of_groups(made)[:] = weights.reshape(len(weights), groups, -1).swapaxes(0, 1)
+    return made.reshape(groups * len(weights), -1)
+
+
 class DenseLayer(LayerInTime):
     """A layer that sends its spikes dense, with or without planes."""
 
@@ -188,7 +204,7 @@ class DenseLayer(LayerInTime):
             keep, states = np.float32(given[keep_of(self.layer.name)][0]), given[random_name(self.layer.name)]
             self._drop = states.astype(np.uint64), step, np.uint64(int(float(keep) * (WORD + 1))), np.float32(1) / keep
         factor = self.reading.pool[1] * self._drop[3]
-        weights = self.tensors["weights"].value[0]
+        weights = written_out(self.tensors["weights"].value[0], self.reading.convolution.groups)
         biases = self._row("bias", max(self._size, self.reading.convolution.made.neurons))
         recurrent = self.tensors["recurrent"].value[0] if "recurrent" in self.tensors else np.zeros((1, 1), np.float32)
         self._given = weights * factor if factor != 1 else weights, biases, recurrent
@@ -261,9 +277,15 @@ class DenseLayer(LayerInTime):
             total = np.ones(self.places, np.float32) @ q[:, : convolution.made.neurons]
             self.tensors["bias"].gradient[0, 0] = total.reshape(-1, convolution.channels).sum(axis=0)
         if "weights" in self.learning:
-            gradient = self.tensors["weights"].gradient[0]
+            gradient, groups = self.tensors["weights"].gradient[0], convolution.groups
+            whole_gradient = (
+                gradient if groups == 1 else np.empty((groups * len(gradient), gradient.shape[1]), np.float32)
+            )
             how = reading.listed.positions, convolution.window.taps, reading.cover
-            self._add_products(*self._listed(source), how, q, gradient)
+            self._add_products(*self._listed(source), how, q, whole_gradient)
+            if groups > 1:
+                found = of_groups(whole_gradient.reshape(groups, len(gradient), groups, -1))
+                gradient[:] = found.swapaxes(0, 1).reshape(gradient.shape)
             if (factor := reading.pool[1] * self._drop[3]) != 1:
                 gradient *= factor
         self._give(q, wanted, times)
@@ -355,7 +377,7 @@ class DenseLayer(LayerInTime):
         """Gradients of spikes under a window."""
         reading, convolution, places = self.reading, self.reading.convolution, stop - origin
         taps, channels, positions = convolution.window.taps, convolution.read.channels, convolution.made.positions
-        weights = self.tensors["weights"].value[0].reshape(channels, taps, -1)
+        weights = written_out(self.tensors["weights"].value[0], convolution.groups).reshape(channels, taps, -1)
         turned = np.ascontiguousarray(weights.transpose(2, 1, 0)).reshape(-1, taps * channels)
         each = max(1, CHUNK_FLOATS // (positions * taps * channels))
         chunks = list(pairwise([*range(0, places, each), places]))

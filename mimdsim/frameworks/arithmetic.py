@@ -163,6 +163,7 @@ def step_of(function: Callable[[torch.Tensor], Any]) -> Step | None:
                     return None
                 low, high = (low, middle) if value else (middle, high)
             threshold = round(high, 7)
+            reached = bool(at(np.array([threshold]))[0][0])
 
             def derivative(x: np.ndarray) -> np.ndarray:
                 return at(x + threshold)[1]
@@ -170,4 +171,4 @@ def step_of(function: Callable[[torch.Tensor], Any]) -> Step | None:
             name, slope, factor = nearest_surrogate("a spike", derivative, scaled=True)
     except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError):
         return None
-    return Step(threshold=threshold, surrogate=name, slope=slope, factor=factor)
+    return Step(threshold=threshold, surrogate=name, slope=slope, factor=factor, at=reached)

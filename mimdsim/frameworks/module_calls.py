@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch.nn.utils.prune import BasePruningMethod
 
+from mimdsim.frameworks.delays import delays_of
 from mimdsim.frameworks.neurons import (
     NEURONS,
     SNNTORCH_STATES,
@@ -29,7 +30,17 @@ from mimdsim.frameworks.neurons import (
     read_neuron,
     refusal,
 )
-from mimdsim.frameworks.origins import FunctionResult, Input, LayerOutput, Origin, Parameter, Product
+from mimdsim.frameworks.origins import (
+    FunctionResult,
+    Input,
+    LayerOutput,
+    Origin,
+    Parameter,
+    Product,
+    added_up,
+    parts_of,
+    undropped,
+)
 from mimdsim.frameworks.planes import function_of, options_of
 from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
 
@@ -41,26 +52,33 @@ _NORM = (
     "folded into the weights before it"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
+_ENCODED = "encode the example before the module gets it"
 _CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
 NEAREST = {
     **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
+    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm", "NeuNorm"), _NORM),
     **dict.fromkeys(
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    "SLSTM": _CELL,
-    "SpikingNeuron": "snntorch Leaky",
-    **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
-    **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),
+    **dict.fromkeys(("SLSTM", "SConv2dLSTM"), _CELL),
+    **dict.fromkeys(("AssociativeLeaky", "LeakyParallel", "LinearLeaky", "StateLeaky"), "snntorch Leaky"),
+    **dict.fromkeys(
+        ("CobaLIFCell", "LIFCorrelation", "LIFMCRecurrentCell", "LIFMCRefracRecurrentCell"), "norse LIFCell"
+    ),
+    **dict.fromkeys(("ConstantCurrentLIFEncoder", "PoissonEncoder", "PopulationEncoder"), _ENCODED),
+    **dict.fromkeys(("LatencyEncoder", "PeriodicEncoder", "SpikeLatencyEncoder", "SpikeLatencyLIFEncoder"), _ENCODED),
+    **dict.fromkeys(("PSN", "MaskedPSN", "SlidingPSN"), "spikingjelly LIFNode"),
+    **dict.fromkeys(("DSRIFNode", "DSRLIFNode", "ILIFNode", "OTTTLIFNode"), "spikingjelly IFNode or LIFNode"),
+    "GatedLIFNode": "spikingjelly ParametricLIFNode",
+    "SynapseFilter": "a neuron without a threshold, written out, that its weights read",
+    **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     "ReLU": "a spiking layer",
     "Softmax": "leave it to the loss",
     "LogSoftmax": "leave it to the loss",
 }
-# modules of the frameworks that only call others
-CONTAINERS = {"SequentialState", "Lift", "SeqToANNContainer", "MultiStepContainer", "StepModeContainer"}
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
 _NN = torch.nn
 OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh)
@@ -74,6 +92,7 @@ class Kind(Enum):
     DROPOUT = "leaves some of its values out"
     NORM = "batch norm of the product before it"
     SPIKE = "a step with a surrogate gradient"
+    DELAYS = "weights with delays that are learned"
     VOTE = "the mean of adjacent outputs, which stand for a class"
     CONTAINER = "its own calls are recorded instead"
     UNKNOWN = "refused"
@@ -86,6 +105,8 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.NEURON
     if function_of(module):
         return Kind.FUNCTION
+    if key == "DCLS.Dcls1d":
+        return Kind.DELAYS
     if any(kind.__name__ == "SurrogateFunctionBase" for kind in type(module).__mro__):
         return Kind.SPIKE
     if isinstance(module, torch.jit.ScriptModule):
@@ -102,9 +123,8 @@ def kind_of(module: torch.nn.Module) -> Kind:
     if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
         return Kind.CONTAINER
     of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
-    own_model = ".model" in type(module).__module__  # a network that a framework ships
-    of_framework = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ not in CONTAINERS and not own_model
-    return Kind.UNKNOWN if of_torch or of_framework else Kind.CONTAINER
+    refused = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ in NEAREST
+    return Kind.UNKNOWN if of_torch or refused else Kind.CONTAINER
 
 
 class ModuleRecorder(Recorder):
@@ -118,6 +138,8 @@ class ModuleRecorder(Recorder):
         def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             if self._inside or (kind := kind_of(module)) is Kind.CONTAINER:
                 return plain(module, *args, **kwargs)
+            if kind is Kind.UNKNOWN:
+                raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
             self._inside += 1
             try:
                 made = plain(module, *args, **kwargs)
@@ -186,9 +208,11 @@ class ModuleRecorder(Recorder):
             self._inside -= 1
         return made
 
+    def _where(self, module: torch.nn.Module) -> str:
+        return f"'{self.names.get(id(module), type(module).__name__)}' ({type(module).__name__})"
+
     def _record_call(self, kind: Kind, module: torch.nn.Module, args: Any, made: Any) -> None:
-        name = self.names.get(id(module), type(module).__name__)
-        where = f"'{name}' ({type(module).__name__})"
+        name, where = self.names.get(id(module), type(module).__name__), self._where(module)
         pruned = {
             each._tensor_name: each
             for each in module._forward_pre_hooks.values()
@@ -196,10 +220,13 @@ class ModuleRecorder(Recorder):
         }
         if module._forward_hooks or len(pruned) < len(module._forward_pre_hooks) or module._backward_hooks:
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
-        if kind is Kind.UNKNOWN:
-            raise refusal(f"{where} is not among the layers that run here{nearest(module)}")
         given = args[0]
         of = self.origin(given)
+        if torch.nn.utils.parametrize.is_parametrized(module):
+            raise refusal(
+                f"{where} computes its weights of others (parametrizations); nearest: weights that begin as these "
+                "leave them, trained as they are"
+            )
         if kind is Kind.SPIKE:
             self._spike(where, module, given, made, module)
         elif kind is Kind.DROPOUT:
@@ -217,7 +244,7 @@ class ModuleRecorder(Recorder):
         elif kind is Kind.NORM:
             self.seen.norms[name] += 1
             self.mark(made, _normalised(where, name, module, of))
-        elif (function := function_of(module)) is None:
+        elif kind is Kind.NEURON:
             self._record_neurons(name, where, module, args, made)
         else:
             prefix = f"{name}." if name else ""
@@ -228,13 +255,25 @@ class ModuleRecorder(Recorder):
                     names[role] = self._used(self._mask(f"{prefix}{role}_orig", mask))
                 elif getattr(module, role, None) is not None:
                     names[role] = self._used(Parameter(name=f"{prefix}{role}"))
+            if (function := function_of(module)) is None:
+                self.mark(made, self._with_delays(where, module, of, f"{prefix}P", **names))
+                return
             options = options_of(where, function, module, given, made)
             self.mark(made, self._of_function(where, function, given, options, **names))
 
+    def _with_delays(
+        self, where: str, module: Any, of: Origin | None, positions: str, weight: str, bias: str
+    ) -> Product:
+        """What a Dcls1d makes of what was padded."""
+        delays = delays_of(where, module, of)
+        read, dropout = undropped(added_up(parts_of(of)[0]) or FunctionResult(by="a tensor of unknown origin", of=()))
+        made = Product(
+            of=read, inputs=module.in_channels, weight=weight, bias=bias, transposed=True, dropout=dropout,
+            delays=delays, positions=self._used(Parameter(name=positions)),
+        )  # fmt: skip
+        return self._counted(made)
+
     def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
-        if not getattr(module, "autapses", True):  # norse: no neuron excites itself
-            held = f"{name}.recurrent_weights" if name else "recurrent_weights"
-            self._mask(held, 1.0 - np.eye(len(self.parameters[held])))
         if name not in self.seen.layers:
             reading = read_neuron(where, module)
             if (layers := getattr(module, "num_layers", 1)) > 1:
@@ -246,7 +285,10 @@ class ModuleRecorder(Recorder):
             if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
                 by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
                 raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
-        parts, reading = list(tensors_in(made)), calls.reading
+        reading = calls.reading
+        if not reading.spiking and hasattr(module, "v_threshold"):  # spikingjelly, whose spikes nobody reads
+            made = module.v_seq if reading.in_time else module.v
+        parts = list(tensors_in(made))
         if isinstance(made, list):  # of all timesteps
             parts = [torch.stack(parts)]
         if reading.of_cells and args[0].ndim != 2 + reading.in_time:
@@ -262,9 +304,8 @@ class ModuleRecorder(Recorder):
             # the first state of cells that return a sequence is the last of what they sent
             of_cells = reading.of_cells and reading.in_time and place == 0
             self.mark(part, LayerOutput(layer=name, call=number, spikes=of_cells))
-        self.mark(
-            made if isinstance(made, list) else parts[0], LayerOutput(layer=name, call=number, spikes=reading.spiking)
-        )
+        sends = LayerOutput(layer=name, call=number, spikes=reading.spiking, in_time=reading.in_time)
+        self.mark(made if isinstance(made, list) else parts[0], sends)
 
     def _record_lower_layers(
         self, name: str, module: Any, reading: Reading, layers: int, args: Any
@@ -301,7 +342,10 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
         raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
     if module.running_var is None or module.bias is None:
-        raise refusal(f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True")
+        raise refusal(
+            f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True, and one norm "
+            "for all timesteps (not BNTT)"
+        )
     if module.training:
         if module.momentum is None:
             raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")
@@ -329,7 +373,12 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
     held = [(each, dict(vars(each))) for each in module.modules()]  # states that it keeps
     recorder.seen.timesteps = timesteps or 0
-    with torch.enable_grad(), recorder.calls(), recorder:  # what runs without gradients is then known
+    with (
+        torch.enable_grad(),
+        operation_by_operation(module),
+        recorder.calls(),
+        recorder,
+    ):  # what runs without gradients is then known
         recorder.example = example if timesteps is None else None
         for number, step in enumerate(steps):
             recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
@@ -351,6 +400,20 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     seen.stepwise = timesteps is not None
     seen.returned_before = every[: len(every) - len(seen.returned)]
     return seen
+
+
+@contextmanager
+def operation_by_operation(module: torch.nn.Module) -> Iterator[None]:
+    """While surrogate functions of SpikingJelly are of classes that its fused kernels do not know, so that its neurons
+    run operation by operation."""
+    found = [(each, type(each)) for each in module.modules() if kind_of(each) is Kind.SPIKE]
+    for each, kind in found:
+        each.__class__ = type(kind.__name__, (kind,), {})
+    try:
+        yield
+    finally:
+        for each, kind in found:
+            each.__class__ = kind
 
 
 def reset_states(module: torch.nn.Module) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,8 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
             made.setdefault("sources", {})[name] = said
         if layer.convolution:
             made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0].name == INPUT)
+        if layer.delays:
+            made.setdefault("delays", {})[name] = asdict(layer.delays)
     if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:
         made["learned"] = learned
     for key in ("spikes", "truncation", "neurons_per_class"):
@@ -92,16 +95,21 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
             made[key] = old[key]
     made |= _dropout(layers) | _norms(layers)
     sums = any(len(source.terms) > 1 for layer in layers for source in layer.sources)
-    dense = sums or made.keys() & {"convolutions", "dropout", "batch_norm"} or any(map(_sends_numbers, readings))
+    dense = (
+        sums
+        or made.keys() & {"convolutions", "dropout", "batch_norm"}
+        or any(_sends_numbers(each, each is readings[-1]) for each in readings)
+    )
     made |= {"spikes": "dense"} if dense else {}
     return without_lists(made)
 
 
-def _sends_numbers(reading: Reading) -> bool:
+def _sends_numbers(reading: Reading, last: bool) -> bool:
     """Whether neurons run from dense spikes alone: cells, and equations that no linear neuron has."""
     if reading.written is None:
         return reading.of_cells
-    return linear_neuron_of(reading.written.model(reading.model), {}) is None
+    model = reading.written.model(reading.model)
+    return linear_neuron_of(model, {}) is None or not (model.spiking or last)
 
 
 def _norms(layers: list[TorchLayer]) -> dict[str, Any]:

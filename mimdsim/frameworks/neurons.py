@@ -235,8 +235,12 @@ def _cells(model: str, module: Any) -> Reading:
 
 # ---- SpikingJelly
 
+NEVER = 1e9  # a threshold of neurons that are read by their potential, as in the code of Hammouamri et al. 2024
+
 
 def _spikingjelly_problems(module: Any) -> Iterator[str]:
+    if module.v_threshold >= NEVER and module.step_mode == "m" and not module.store_v_seq:
+        yield "never spikes, and keeps no potentials that could be read: set store_v_seq=True"
     for name, _ in module.named_parameters():
         if (type(module).__name__, name) != ("ParametricLIFNode", "w"):
             yield f"learns its constant '{name}', which is fixed here"
@@ -252,11 +256,13 @@ def _spikingjelly(model: str, **constants: float) -> Callable[[Any], Reading]:
         share = {"share": float(module.w.detach().double().sigmoid())} if learns else {}
         # it fires at its threshold, models here above theirs: above what float32 has just below
         threshold = float(np.nextafter(np.float32(module.v_threshold), np.float32(0)))
-        limits = {"v_threshold": threshold, "v_reset": float(module.v_reset or 0.0)}
+        spiking = module.v_threshold < NEVER
+        limits = {"v_reset": float(module.v_reset or 0.0)} | ({"v_threshold": threshold} if spiking else {})
         return Reading(
             model=model,
             parameters={**share, **held, **constants, **limits},
-            reset="subtract" if module.v_reset is None else "zero",
+            reset="none" if not spiking else "subtract" if module.v_reset is None else "zero",
+            spiking=spiking,
             in_time=module.step_mode == "m",
             learned={"share": "w"} if learns and module.w.requires_grad else {},
         )
@@ -283,7 +289,8 @@ def _run_spikingjelly(module: Any, currents: torch.Tensor) -> torch.Tensor:
     if hasattr(module, "reset"):
         module.reset()
     module.step_mode = "s"
-    return torch.stack([module(current) for current in currents])
+    every = ((module(current), module.v)[module.v_threshold >= NEVER] for current in currents)
+    return torch.stack(list(every))
 
 
 _NORSE = ("tau_mem_inv", "v_leak", "v_th", "v_reset")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from mimdsim.graph.convolution import Convolution, Planes, Pool
+from mimdsim.graph.delays import Delays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +22,14 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerOutput:
-    """What a layer of neurons sent in one of its calls: its spikes, or one of its states."""
+    """What a layer of neurons sent in one of its calls: its spikes, or one of its states. in_time: of all timesteps;
+    entry: the one that was taken of these."""
 
     layer: str
     call: int
     spikes: bool
+    in_time: bool = field(default=False, compare=False)
+    entry: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,8 @@ class Parameter:
 class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
-    folded: by constants, in eval(). dropout: of what it reads. call: how often it was computed before, or the timestep
+    folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. delays: of its weights,
+    that are learned; positions: the parameter that has them. call: how often it was computed before, or the timestep
     that was taken of it."""
 
     of: Origin
@@ -52,6 +57,9 @@ class Product:
     norm: str = ""
     folded: bool = False
     dropout: Dropout | None = None
+    negative: bool = False
+    delays: Delays | None = None
+    positions: str = ""
     call: int = field(default=0, compare=False)
 
 
@@ -112,14 +120,23 @@ class FunctionResult:
     divisor: float = 1.0
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Padded(FunctionResult):
+    """With so many zeros before and after its last axis."""
+
+    before: int
+    after: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step from 0 to 1, above a threshold, with a surrogate gradient, which a factor multiplies."""
+    """A step from 0 to 1, above a threshold, with a surrogate gradient, which a factor multiplies; at: also `at` it."""
 
     threshold: float
     surrogate: str
     slope: float
     factor: float = 1.0
+    at: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,6 +215,16 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
     return found
 
 
+def minus(origin: Origin | None) -> Origin | None:
+    """Products that are subtracted; None for what cannot be, such as the largest of them."""
+    if isinstance(origin, Sum):
+        parts = tuple(map(minus, origin.parts))
+        return Sum(parts=tuple(filter(None, parts))) if all(parts) else None
+    if not isinstance(origin, Product) or origin.norm or (origin.convolution and origin.convolution.after):
+        return None
+    return replace(origin, negative=not origin.negative)
+
+
 def added_up(origin: Origin | None) -> Origin | None:
     """What weights read, as a sum where it adds up spikes of neurons that are written out."""
     found = [*_spikes_in(origin)] if isinstance(origin, Made) and origin.op == "+" else []
@@ -218,6 +245,8 @@ def is_in_time(origin: Origin | None) -> bool:
     """Whether it is of all timesteps together, of an example that has them."""
     if isinstance(origin, Input):
         return origin.entry is None
+    if isinstance(origin, LayerOutput):
+        return origin.in_time
     if isinstance(origin, (Sum, Product, Pooled, Dropped)):
         return all(map(is_in_time, parts_of(origin)))
     return isinstance(origin, FunctionResult) and origin.by == "stack"
@@ -227,12 +256,23 @@ def timestep_of(origin: Origin, t: int, timesteps: int) -> Origin:
     """What a timestep of it is."""
     if isinstance(origin, Input):
         return Input(entry=(t, timesteps))
+    if isinstance(origin, LayerOutput):
+        return replace(origin, in_time=False, entry=t) if origin.in_time else origin
     if isinstance(origin, (Sum, Product, Pooled, Dropped)):
         made: Origin = with_parts(origin, lambda part: timestep_of(part, t, timesteps))
         return replace(made, call=t) if isinstance(made, Product) else made
     if isinstance(origin, FunctionResult) and len(origin.of) == timesteps:
         return origin.of[t] or FunctionResult(by="nothing that is known", of=())
     return origin
+
+
+def of_all(origin: Any, in_time: Callable[[str], bool]) -> Any:
+    """All timesteps of what is a timestep; in_time: whether a layer sends them at once."""
+    if isinstance(origin, LayerOutput):
+        return replace(origin, in_time=in_time(origin.layer), entry=0)
+    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+        return with_parts(origin, lambda part: of_all(part, in_time))
+    return Input() if isinstance(origin, Input) else origin
 
 
 def undropped(of: Origin) -> tuple[Origin, Dropout | None]:

@@ -195,14 +195,14 @@ def _layer(
     product = next((each for read in reads if own.is_sum(read) for each in products_of(read)), None)
     outputs = {times[0] - age: made for made, age in line.items()}
     refused = None
+    values, begins = layer.values(classes, times, line)
     for anew in (False, True):
-        writer = EquationWriter(layer, classes, times, own, columns, anew)
+        writer = EquationWriter(layer, classes, times, own, columns, begins, anew)
         written = Written(texts=writer.texts, rows=writer.rows, own=product, first=times[0] - max(line.values()))
         try:
             model = written.model("own")
         except MappingError as problem:
             raise refusal(f"{where}: {problem} (its equations: {'; '.join(writer.texts)})") from None
-        values = layer.values(classes, times, line)
         try:
             found = _checked(
                 where, written, model, own, times[0], recorded, currents, outputs, writer.every, values, writer.names

@@ -17,6 +17,7 @@ from mimdsim.frameworks.neurons import agree, refusal
 from mimdsim.graph import OPERATIONS
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Pair, Patches, Planes, Pool, Pooling, Window
+from mimdsim.graph.dense import product
 
 Options = dict[str, Any]
 SAME_CURRENT = 1e-5  # of the largest: float32 sums in another order
@@ -97,8 +98,6 @@ def convolution_of(
     where: str, function: LayerFunction, options: Options, planes: Planes, before: Pool | None
 ) -> Convolution:
     """Weights over a window of `planes`, pooled `before`; raises DescriptionError for options that nothing here has."""
-    if (groups := options.get("groups", 1)) != 1:
-        raise refusal(f"{where} has groups={groups}; nearest: groups=1, whose channels read all channels")
     weight, padding = options["weight"], options.get("padding", 0)
     kernel = function.pair(tuple(weight.shape[2:]), 1)
     dilation = function.pair(options.get("dilation", 1), 1)
@@ -111,7 +110,8 @@ def convolution_of(
         pads = function.pair(0 if padding == "valid" else padding, 0)
     stride = function.pair(options.get("stride", 1), 1)
     window = Window(kernel=kernel, stride=stride, padding=pads, dilation=dilation)
-    return Convolution(planes=planes, window=window, channels=len(weight), before=before)
+    groups = options.get("groups", 1)
+    return Convolution(planes=planes, window=window, channels=len(weight), groups=groups, before=before)
 
 
 def pool_of(where: str, function: LayerFunction, options: Options, planes: Planes) -> Pool:
@@ -155,6 +155,8 @@ def keys_of(convolution: Convolution, of_input: bool) -> dict[str, Any]:
     """The section [network.convolutions.<layer>]."""
     planes, window = convolution.planes, convolution.window
     made = {"channels": convolution.channels, "dilation": window.dilation, **_places("kernel", window)}
+    if convolution.groups > 1:
+        made["groups"] = convolution.groups
     if of_input:
         made["planes"] = (planes.channels, planes.height, planes.width)
     for name, pool in (("pool_before", convolution.before), ("pool", convolution.after)):
@@ -184,7 +186,7 @@ def currents_of(
         if convolution.before:
             rows = _pooled(convolution.planes, convolution.before, rows, by_channel=True)
         rows = np.stack([OPERATIONS["unfold"].evaluate(unfold, each)[0] for each in rows])
-    made = rows @ weights
+    made = product(convolution.groups if convolution else None, rows, weights)
     if norm and gain is not None:
         batches = [made] if norm.per == "sequence" else list(made)
         evaluate, constants = OPERATIONS["batch_norm"].evaluate, (gain.reshape(1, -1), np.reshape(bias, (1, -1)))

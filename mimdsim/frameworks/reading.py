@@ -19,6 +19,7 @@ import torch
 
 from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
+from mimdsim.frameworks.delays import at_every_age, delay_of
 from mimdsim.frameworks.module_calls import record
 from mimdsim.frameworks.network_table import (
     network_table,
@@ -163,9 +164,11 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
             gain = weights[f"gain.{name}"] if layer.trained_norm else None
-            convolution = source.product.convolution
+            convolution, matrix = source.product.convolution, weights[array]
+            if source.product.delays:
+                spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
             if not reading.weights:
-                spikes = currents_of(convolution, spikes, weights[array], bias, layer.trained_norm, gain)
+                spikes = currents_of(convolution, spikes, matrix, bias, layer.trained_norm, gain)
             currents += spikes
             bias = 0.0
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):
@@ -280,8 +283,12 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     held, calls = parameters_of(module), recorded.layers[of.layer]
     values = held[product.weight]
     values = values.reshape(len(values), -1).T if product.transposed else values
-    bias = held[product.bias] if product.bias else 0.0
-    outputs = currents_of(product.convolution, calls.sequence(calls.outputs), values, bias)
+    bias, sent = held[product.bias] if product.bias else 0.0, calls.sequence(calls.outputs)
+    if product.delays:
+        sent, values = at_every_age(
+            product.delays, sent, values, delay_of(product.delays.ages, held[product.positions])
+        )
+    outputs = currents_of(product.convolution, sent, values, bias)
     reading = reading_of(recorded.values[at], outputs, functions_in(recorded.returned[at]))
     if not reading:
         raise refusal(

@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mimdsim.frameworks.arithmetic import TIMES, arithmetic, constant_of, step_of
+from mimdsim.frameworks.arithmetic import ADD, SUBTRACT, TIMES, arithmetic, constant_of, step_of
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     Dropout,
@@ -31,6 +31,7 @@ from mimdsim.frameworks.origins import (
     LayerOutput,
     Made,
     Origin,
+    Padded,
     Parameter,
     Pooled,
     Product,
@@ -38,15 +39,20 @@ from mimdsim.frameworks.origins import (
     Step,
     Sum,
     added_up,
+    feeds_of,
     is_in_time,
+    minus,
+    of_all,
+    parts_of,
     timestep_of,
     undropped,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
 
-FRAMEWORKS = ("snntorch", "norse", "spikingjelly")
+FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
 NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
+LEAST = 6e-8  # about half of what float32 tells apart near 1
 VOTE = "vote"  # what a voting layer makes
 GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of timesteps
 KEEPS_VALUES = {
@@ -57,6 +63,7 @@ KEEPS_VALUES = {
 # whose values are not read
 OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
+SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
 JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
@@ -134,8 +141,14 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._gradients = True
         self._multiplied: Counter[str] = Counter()
         self._steps: dict[Any, Step | None] = {}
+        for path, each in module.named_modules():
+            if not getattr(each, "autapses", True):  # norse: no neuron excites itself
+                name = f"{path}.recurrent_weights".lstrip(".")
+                self._mask(name, 1.0 - np.eye(len(self.parameters[name])))
         for name, parameter in self.parameters.items():
-            self.mark(parameter, Parameter(name=name))
+            if parameter._backward_hooks and name not in self.seen.masks:
+                raise refusal(f"'{name}' has a hook on its gradient, which nothing here would call: remove it")
+            self.mark(parameter, Parameter(name=name, masked=name in self.seen.masks))
 
     def mark(self, made: Any, origin: Origin) -> None:
         for tensor in tensors_in(made):
@@ -152,6 +165,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self._gradients = args[0]
         if name == "register_hook" and self.origin(args[0]) is not None:
             raise refusal("a hook acts on a gradient (register_hook), which nothing here would call: remove it")
+        if name in ("detach", "detach_") and not self._inside and args[0].grad_fn and self.origin(args[0]) is None:
+            raise refusal("a state that neurons keep is detached, which nothing here would do: leave that out")
         before = args if self._inside else self._before(name, args)
         drops = func is torch.nn.functional.dropout  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
@@ -199,6 +214,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if not apart and all(map(zero, others)):
                 parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
                 return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
+        if name in SUBTRACTS and not kwargs and not self._is_cut(args, made):
+            one, other = self.origin(args[0]), minus(self.origin(args[1]))
+            if other is not None and isinstance(one, (Product, Sum)) and feeds_of(one):
+                both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
+                return self.mark(made, Sum(parts=tuple(both)))
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
         if name in {"stack", *JOINS} and args and (same := self._in_time(args, kwargs)) is not None:
@@ -209,10 +229,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, masked)
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
+        if name in MULTIPLIES and len(args) > 1 and (changed := self._of_weights(args[1])):
+            raise refusal(
+                f"'{name}' multiplies by what '{changed[1]}' made of '{changed[0]}'; nearest: weights that begin as "
+                "that leaves them, trained as they are"
+            )
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
             return self.mark(made, found.hold(made))
+        if name == "pad" and (ends := _zeros_at_ends(*args, **kwargs)) and len(known) == 1:
+            return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
         divisor = args[1] if name in DIVIDES and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if divisor else name
         self.mark(made, self._unread(by, *dict.fromkeys(known), divisor=divisor or 1.0))
@@ -258,6 +285,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
         """The same values, or a timestep or a share of the columns of them."""
         for part in tensors_in(made):
+            if isinstance(of, Parameter) and part.numel() < whole.numel():
+                self.mark(part, self._unread(f"part of {of.name}", of))
+                continue
             taken: Origin = of
             entry = None
             if isinstance(of, Input):
@@ -294,8 +324,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         """The timesteps of one product or pool, one after another, or of what layers and equations sent."""
         every, axis = [*map(self.origin, args[0])], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         only, *others = dict.fromkeys(every)
-        if not others and axis == 0 and isinstance(only, (Product, Pooled, Input)):
-            return only
+        if not others and axis == 0 and isinstance(only, (Product, Pooled, Input, LayerOutput)):
+            whole: Origin = of_all(only, lambda layer: self.seen.layers[layer].in_time)
+            return whole
         sent = [each for each in every if isinstance(each, (Made, LayerOutput))]
         if axis in (0, 1) and any(isinstance(each, Made) for each in sent) and len(sent) >= len(every) - 2:
             return FunctionResult(by="stack", of=tuple(every))
@@ -341,9 +372,22 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(origin, Made):
             whole = origin.tensor is None or arg.numel() >= origin.tensor.numel()
             return origin if whole else None
-        if isinstance(origin, (Product, Sum, Gate, Parameter)):
+        if isinstance(origin, (Product, Gate, Parameter)) or (isinstance(origin, Sum) and feeds_of(origin)):
             return Read(of=origin, tensor=arg)
-        return constant_of(arg) if origin is None and not arg.requires_grad else None
+        return constant_of(arg) if origin is None and not self._learns(arg) else None
+
+    def _learns(self, tensor: torch.Tensor) -> bool:
+        """Whether the gradient of a tensor gets to anything but states that a framework makes, which nobody reads."""
+        if tensor.grad_fn is None:
+            return tensor.requires_grad and isinstance(tensor, torch.nn.Parameter)
+        seen: set[Any] = set()
+        waiting = [tensor.grad_fn]
+        for node in waiting:  # which grows
+            if isinstance(getattr(node, "variable", None), torch.nn.Parameter):
+                return True
+            waiting += {each for each, _ in node.next_functions if each is not None} - seen
+            seen.update(waiting)
+        return False
 
     def _name(self, args: Any) -> None:
         """Name what an operation reads by the variables that hold it, where the function that is called has such."""
@@ -364,12 +408,20 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of, step = self._operand(given), self._steps[key]
         if isinstance(of, (Made, Read)) and step is not None:
             self._name([given])
-            spike = self._made(where, "spike", of, step=step)
+            spike = self._made(where, "spike", self._just_below(of) if step.at else of, step=step)
             if not self._gradients:
                 spike = self._made(where, "detach", spike)
             self.mark(made, spike.hold(made))
         elif (known := self.origin(given)) is not None:
             self.mark(made, self._unread(where, known))
+
+    def _just_below(self, of: Made | Read) -> Made:
+        """What is above a threshold where `of` reaches it: its distance from the float32 below that."""
+        limit = of.args[1] if isinstance(of, Made) and of.op == SUBTRACT else None
+        if isinstance(of, Made) and isinstance(limit, (float, np.ndarray)):
+            below = np.nextafter(np.float32(limit), np.float32(-np.inf)).astype(np.float64)
+            return self._made(of.by, SUBTRACT, of.args[0], below if below.ndim else float(below))
+        return self._made("add", ADD, of, LEAST)
 
     def _masked(self, one: Any, other: Any) -> Parameter | None:
         """A parameter times zeros and ones that are none."""
@@ -409,7 +461,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of = added_up(self.origin(args[0])) or FunctionResult(by="a tensor of unknown origin", of=())
         bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
         if (
-            args[0].requires_grad > (self.origin(args[0]) is not None)
+            (self.origin(args[0]) is None and self._learns(args[0]))
             or args[1].ndim != 2
             or not isinstance(bias, (Parameter, type(None)))
         ):
@@ -417,6 +469,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
         return self._counted(_dense(of, args[0], args[1], *names, turned))
+
+    def _of_weights(self, tensor: Any) -> tuple[str, str] | None:
+        """(parameter, function) of weights that a function made of one; None of other values."""
+        made = self.origin(tensor)
+        while isinstance(made, (Made, FunctionResult)) and parts_of(made):
+            of = parts_of(made)[0]
+            of = of.of if isinstance(of, Read) else of
+            if isinstance(of, Parameter):
+                return of.name, made.by
+            made = of
+        return None
 
     def _counted(self, product: Product) -> Product:
         if not self._gradients and self.parameters[product.weight].requires_grad:
@@ -469,6 +532,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             raise refusal(f"{where} pools a product with '{of.weight}'; pools of convolutions, and of spikes, can run")
         _check_same(where, convolution.made, planes)
         return replace(of, convolution=replace(convolution, after=pool))
+
+
+def _zeros_at_ends(
+    _: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> tuple[int, int] | None:
+    """How many zeros torch.nn.functional.pad adds before and after the last axis, if it does nothing else."""
+    return (pad[0], pad[1]) if mode == "constant" and not value and not any(pad[2:]) and min(pad[:2]) >= 0 else None
 
 
 def _is_number_zero(other: Any) -> bool:

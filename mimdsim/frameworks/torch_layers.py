@@ -33,6 +33,7 @@ from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.graph import layer as graph
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.delays import Delays
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload.interchange.state_dict import layer_names
 
@@ -62,7 +63,8 @@ class Source:
 class TorchLayer:
     """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
     biases: those that are added up to its own; recurrent_bias: of cells; trained_norm: its batch norm, where that is
-    not folded into it, in which the statistics have the bias before it in them."""
+    not folded into it, in which the statistics have the bias before it in them; negative: parameters whose products are
+    subtracted."""
 
     calls: NeuronCalls
     sources: tuple[Source, ...]
@@ -72,6 +74,7 @@ class TorchLayer:
     recurrent_rows: tuple[int, int | None] = (0, None)
     recurrent_bias: str = ""
     trained_norm: BatchNorm | None = None
+    negative: frozenset[str] = frozenset()
 
     @property
     def convolution(self) -> Convolution | None:
@@ -80,6 +83,10 @@ class TorchLayer:
     @property
     def norm(self) -> str:
         return self.sources[0].product.norm
+
+    @property
+    def delays(self) -> Delays | None:
+        return self.sources[0].product.delays
 
 
 def widths_of(layers: list[TorchLayer]) -> list[int]:
@@ -116,6 +123,8 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         alone = len(layer.sources) == 1 and not (layer.recurrent and layer.trained_norm is None)
         if any(each.product.norm for each in layer.sources) and not alone:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
+        if len(layer.sources) > 1 and any(each.product.delays for each in layer.sources):
+            raise refusal(f"layer '{layer.calls.name}' reads delays that are learned, and more; one source can run")
         _check_planes(layer, order)
     if ("",) not in {source.layers for source in order[0].sources}:
         raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
@@ -159,7 +168,10 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
         raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
     if own and not (
-        isinstance(own[0].of, LayerOutput) and own[0].of.spikes and own[0].of.call == len(calls.origins) - 2
+        isinstance(own[0].of, LayerOutput)
+        and own[0].of.spikes
+        and own[0].of.call == len(calls.origins) - 2
+        and not own[0].product.delays
     ):
         raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
@@ -178,6 +190,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         recurrent_transposed=product.transposed if product else bool(reading.recurrent),
         recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
         recurrent_bias=apart.bias if apart else of_cells,
+        negative=frozenset(name for p in {feed.product for feed in every} if p.negative for name in (p.weight, p.bias)),
     )
 
 
@@ -208,7 +221,7 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     """What a layer reads by one product."""
     of, dropout = undropped(feed.of) if feed.of else (None, None)
     feed = replace(feed, of=of)
-    parts = _added(of)
+    parts = tuple(_at_once(part) for part in _added(of)) if calls.in_time else _added(of)
     for part in parts:
         if not isinstance(part, (LayerOutput, Input)):
             raise refusal(
@@ -233,6 +246,13 @@ def _added(of: Origin | None) -> tuple[Origin | None, ...]:
     return of.parts if isinstance(of, Sum) else (of,)
 
 
+def _at_once(of: Origin | None) -> Origin | None:
+    """What a layer sent in every timestep, one after another, as what it sent in the last."""
+    every = of.of if isinstance(of, FunctionResult) and of.by == "stack" else ()
+    alike = {(each.layer, each.spikes) for each in every if isinstance(each, LayerOutput)}
+    return every[-1] if len(alike) == 1 and all(isinstance(each, LayerOutput) for each in every) else of
+
+
 def _sender(of: Origin | None) -> str:
     return of.layer if isinstance(of, LayerOutput) else ""
 
@@ -240,7 +260,7 @@ def _sender(of: Origin | None) -> str:
 def _age(of: Origin | None, t: int, timesteps: int) -> int:
     """How many timesteps before timestep t of so many it was sent, or is an entry of the input."""
     if isinstance(of, LayerOutput):
-        return t - of.call
+        return t - of.call - of.entry
     return t - of.entry[0] if isinstance(of, Input) and of.entry and of.entry[1] == timesteps else 0
 
 
@@ -277,6 +297,7 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
             feed.product.convolution,
             feed.product.norm,
             feed.product.dropout,
+            feed.product.negative,
             _sender(part),
             _age(part, t, timesteps),
         )
@@ -289,6 +310,8 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
 def _describe(origin: Origin | None) -> str:
     if origin is None:
         return "a tensor that comes from nothing that is known"
+    if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
+        return f"{_describe(origin.of[-1])}, in every timestep"
     if isinstance(origin, (FunctionResult, Made)):
         return f"what '{origin.by}' made"
     if isinstance(origin, Gate):
@@ -351,7 +374,7 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
 def _parameters_of(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
     """The parameters of the module that a layer takes, each once."""
     of_norm = module.get_submodule(layer.norm).named_parameters() if layer.norm else ()
-    names = [each.product.weight for each in layer.sources]
+    names = [name for each in layer.sources for name in (each.product.weight, each.product.positions)]
     names += [layer.recurrent, *layer.biases, layer.recurrent_bias, *(f"{layer.norm}.{name}" for name, _ in of_norm)]
     return [*filter(None, dict.fromkeys([*names, *(of for of, _ in constants_of("", layer))]))]
 

@@ -29,7 +29,8 @@ BEFORE_UPDATE = ("forward", "loss", "backward")
 
 
 class TorchProgram(torch.nn.Module):  # type: ignore[misc]
-    """See `mimdsim.torch_function`. Parameters are float32[inputs, neurons], named after the layers of the workload."""
+    """See `mimdsim.torch_function`. Parameters are float32[inputs, neurons], named after the layers of the workload;
+    the widths of delays that are learned are buffers, 'delay_width_hidden0', which the caller may shrink."""
 
     def __init__(self, workload: Workload, machine: MimdMachine):
         super().__init__()
@@ -48,6 +49,9 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
             values = torch.from_numpy(weights[name].reshape(shape).astype(np.float32))
             learns = name in self.network.trained
             self.register_parameter(public.replace(".", "_"), torch.nn.Parameter(values, requires_grad=learns))
+        first = scheduled_values(self.network, None, 0, 1)
+        for name in self.network.delay_widths:
+            self.register_buffer(name.replace(".", "_"), torch.from_numpy(first[name]))
         program = self._compiled.program
         self._executor = Executor(program, rounded=True)
         self._passing = PassingSpikes(self._executor)
@@ -98,7 +102,8 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
             )
         executor.write(dict(zip(self._names, weights, strict=True)))
         executor.write(self._spike_lists(spikes) | {LABELS: np.zeros(network.batch, np.int32)})
-        executor.write(scheduled_values(network, None, 0, 1))
+        widths = {name: self.get_buffer(name.replace(".", "_")).numpy() for name in network.delay_widths}
+        executor.write(scheduled_values(network, None, 0, 1) | widths)
         if not training:
             executor.write({name: np.full(1, at, np.float32) for name, at in network.without_learning.items()})
         if TRAINING_STEP in executor.inputs:

@@ -11,6 +11,7 @@ import torch
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
+from mimdsim.frameworks.delays import delay_of, position_of
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, named, read_by
 from mimdsim.graph.batch_norm import STATISTICS
@@ -19,6 +20,7 @@ from mimdsim.workload import Workload
 from mimdsim.workload.interchange.model_file import weights_named
 from mimdsim.workload.interchange.weights_file import read_notes
 
+MINUS = "-"  # in the place of a batch norm: what is subtracted
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 
 
@@ -59,7 +61,9 @@ def weights_of(
                 raise refusal(
                     f"'{of}' is one number for {layer.calls.neurons} neurons; give each its own, V of that size"
                 )
-            if rows is None:
+            if layer.delays and role == "delay":
+                values = delay_of(layer.delays.ages, values)
+            elif rows is None:
                 values = values.reshape(1, -1)
             elif values.ndim > 1:
                 values = values.reshape(len(values), -1)
@@ -68,7 +72,9 @@ def weights_of(
                 values = values.reshape(-1)
             if role == "mean":  # of currents without the bias before the norm, which it takes off again
                 values = values - before
-            elif norm:
+            elif norm == MINUS:
+                values = -values
+            elif norm and role != "delay":
                 scale, mean, shift = folded(module, norm)
                 values = values * scale if role == "w" else (before - mean) * scale + shift
             made[array] = made[array] + values if array in made else values
@@ -94,8 +100,8 @@ Link = tuple[str, str, bool, int, str]
 
 def links_of(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
-    it); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of one
-    that is trained, the last is the bias before it."""
+    it, or MINUS); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of
+    one that is trained, the last is the bias before it; of delays, the Dcls1d."""
     every = (link for name, layer in named(layers) for link in _links_of(layers, name, layer))
     return [(of, array, turned, rows[0] if rows else 0, norm) for of, array, turned, rows, norm in every]
 
@@ -111,10 +117,14 @@ def _links_of(
             array,
             source.product.transposed,
             (source.first, source.last),
-            source.product.norm * source.product.folded,
+            MINUS if source.product.negative else source.product.norm * source.product.folded,
         )
+    sign = dict.fromkeys(layer.negative, MINUS)
+    if positions := layer.sources[0].product.positions:
+        yield positions, f"delay.{name}", True, whole, positions.rpartition(".")[0]
     if layer.recurrent:
-        yield layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows, ""
+        own = sign.get(layer.recurrent, "")
+        yield layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows, own
     if layer.recurrent_bias:
         yield layer.recurrent_bias, f"rb.{name}", False, whole, ""
     yield from ((of, array, False, None, "") for of, array in constants_of(name, layer))
@@ -125,7 +135,7 @@ def _links_of(
         yield f"{layer.norm}.running_var", f"variance.{name}", False, whole, ""
     else:
         biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
-        yield from ((bias, f"b.{name}", False, whole, layer.norm) for bias in biases)
+        yield from ((bias, f"b.{name}", False, whole, sign.get(bias, layer.norm)) for bias in biases)
 
 
 def frozen_arrays(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
@@ -184,7 +194,7 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
                 continue
             done.add(array)
             values = torch.as_tensor(_unfolded(module, weights[public_name(array)], array, names, norm))
-            others = [other for other, same, *_ in names if same == array and other != name]
+            others = [(other, sign) for other, same, _, _, sign in names if same == array and other != name]
             target = held[name]
             if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it
                 target = (target.T if turned else target)[row : row + len(values)]
@@ -195,13 +205,15 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
                     "to_torch", [f"'{name}' has the shape {list(target.shape)}, the trained one {list(values.shape)}"]
                 )
             values = values.reshape(target.shape).to(target)
-            target.copy_(values - sum(held[other] for other in others))
+            target.copy_(values - sum(held[other] * (1 if sign == norm else -1) for other, sign in others))
 
 
 def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: list[Link], norm: str) -> np.ndarray:
     """Weights before a batch norm, or its shift, of what was trained with it folded in; others as they are."""
-    if not norm:
-        return np.array(trained)
+    if norm in ("", MINUS):
+        return np.array(trained) * (-1 if norm else 1)
+    if array.startswith("delay."):
+        return position_of(module, norm, trained)
     if array.startswith("mean."):
         return np.asarray(trained.reshape(-1) + dict(module.named_parameters())[norm].detach().cpu().numpy())
     scale, mean, _ = folded(module, norm)

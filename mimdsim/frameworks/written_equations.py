@@ -8,6 +8,7 @@ in which all that it is made of is there. What is read across timesteps is a sta
 from __future__ import annotations
 
 import keyword
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -208,7 +209,8 @@ class LayerTimes:
                     f"{self.where}: {said}"
                     if said
                     else f"{self.where}: '{root.by}' makes what is sent last of other things than a timestep earlier; "
-                    "nearest: a loop that does the same in every timestep"
+                    "nearest: a loop that does the same in every timestep, and products that neurons of a framework "
+                    "read as they are"
                 )
             line = self._line(left)
             found.append((classes, {each: age for age, each in enumerate(line)}))
@@ -233,15 +235,27 @@ class LayerTimes:
                 others.append(each)
         return line + [each for each in others if each.number < line[-1].number]
 
-    def values(self, classes: Classes, times: list[int], line: dict[Made, int]) -> dict[tuple[int, int], torch.Tensor]:
-        """What the module made, by class and timestep, from the last timestep back."""
+    def values(
+        self, classes: Classes, times: list[int], line: dict[Made, int]
+    ) -> tuple[dict[tuple[int, int], torch.Tensor], dict[int, float]]:
+        """What the module made, by class and timestep, from the last timestep back; and what states begin with that
+        equations do not make of those of others, by class."""
         found: dict[tuple[int, int], torch.Tensor] = {}
+        begins: dict[int, float] = {}
         waiting: list[tuple[int, Operand, int]] = [(0, made, times[0] - age) for made, age in line.items()]
         while waiting:
             kind, made, t = waiting.pop()
+            if t == -1 and isinstance(made, float):
+                begins[kind] = made
+            of = classes.latest[kind]
+            learns = t >= 0 and isinstance(made, Made) and made not in self.constant
+            if learns and (made.op == "detach") != (of.op == "detach"):  # type: ignore[union-attr]
+                raise refusal(
+                    f"{self.where} leave out gradients in timestep {t} or in the last one, and not in both; nearest: "
+                    "the same in every timestep"
+                )
             if (kind, t) in found or t < 0:
                 continue
-            of = classes.latest[kind]
             tensor = made.tensor if isinstance(made, Read) else made.values if isinstance(made, Made) else made
             if tensor is not None:
                 found[kind, t] = torch.as_tensor(tensor)
@@ -253,7 +267,29 @@ class LayerTimes:
                 if isinstance(one, Made) and one not in self.constant:
                     place = classes.places[one]
                     waiting.append((place.kind, other, t + times[place.kind] - place.age - times[kind]))
-        return found
+        return found, {
+            kind: begin
+            for kind, begin in begins.items()
+            if not torch.allclose(
+                self._before(classes, classes.latest[kind], {**begins, kind: begin and torch.nan}),
+                torch.tensor(begin).double(),
+            )
+        }
+
+    def _before(self, classes: Classes, made: Made, begins: dict[int, float], within: tuple[Made, ...] = ()) -> Any:
+        """What an operation makes of what states begin with, and without currents; that of itself may be no number."""
+
+        def value(arg: Operand) -> torch.Tensor:
+            kind = classes.places[arg].kind if isinstance(arg, Made) and arg not in self.constant else -1
+            if isinstance(arg, Made) and kind not in begins and arg not in within:
+                return self._before(classes, classes.latest[kind] if kind >= 0 else arg, begins, (*within, arg))
+            plain = arg.tensor if isinstance(arg, Read) and not is_current(arg) else begins.get(kind, 0.0)
+            return torch.as_tensor(plain if isinstance(arg, (Made, Read)) else arg).detach().double()
+
+        given = [value(arg) for arg in made.args]
+        if made.op == "spike":
+            return (given[0] > (made.step.threshold if made.step else 0)).double()
+        return VALUES[made.op](*given)
 
     def times(self, classes: Classes, own: Own, earliest: float) -> list[int]:
         """When the latest of every class is made, as early as can be; of the last output there is an earliest."""
@@ -327,8 +363,19 @@ class Own:
 class EquationWriter:
     """The equations of a layer, from the classes of its values and when their latest are made."""
 
-    def __init__(self, layer: LayerTimes, classes: Classes, times: list[int], own: Own, columns: int, anew: bool):
-        """anew: also what has a name is worked out of the states of a timestep earlier, rather than kept."""
+    def __init__(
+        self,
+        layer: LayerTimes,
+        classes: Classes,
+        times: list[int],
+        own: Own,
+        columns: int,
+        begins: dict[int, float],
+        anew: bool,
+    ):
+        """begins: what states begin with, by class, that is not made of others; anew: also what has a name is worked
+        out of the states of a timestep earlier, rather than kept."""
+        self._begins = begins
         self.layer, self.classes, self.kinds, self.own, self.columns = layer, classes, times, own, columns
         self._anew = anew
         self._recursive = {kind for kind in range(1, len(classes.latest)) if self._reaches(kind)}
@@ -378,6 +425,7 @@ class EquationWriter:
             self._name(kind)
         self._written: dict[int, str] = {}
         self._helpers: dict[str, str] = {}
+        self._lagged: dict[str, str] = {}
         self._states: set[int] = set()
         self._waiting = [0]
         while self._waiting:
@@ -454,7 +502,7 @@ class EquationWriter:
         if made.op == "detach":
             return self._expression(kind, lag)
         # what is nothing's own name is worked out anew of what was, rather than kept
-        plain = not made.name or (self._anew and kind not in self._recursive)
+        plain = kind not in self._begins and (not made.name or (self._anew and kind not in self._recursive))
         if lag and kind and plain and kind not in self._through and not any(map(is_current, made.args)):
             self._through.add(kind)
             made_anew = self._expression(kind, lag)
@@ -468,18 +516,27 @@ class EquationWriter:
         if kind:
             self._states.add(kind)
         self._waiting.append(kind)
-        return self._earlier(self._name(kind), lag)
+        name = self._name(kind)
+        if not (begins := self._begins.get(kind)):
+            return self._earlier(name, lag)
+        # states begin at 0 here: what is kept is the distance from where this one begins
+        sign, number = ("-", "+") if begins > 0 else ("+", "-"), _number(abs(begins))
+        self._helpers.setdefault(f"{name}_moved", f"{name}_moved = {name} {sign[0]} {number}")
+        return f"({self._earlier(f'{name}_moved', lag)[0]} {sign[1]} {number})", 3
 
     def _earlier(self, name: str, lag: int) -> tuple[str, int]:
         """What a name was so many timesteps before."""
         if lag and SUMS.fullmatch(name):
             self._helpers.setdefault(name, f"read_{name} = {name}")
             name = f"read_{name}"
+        last = name
         for step in range(1, lag):
-            self._helpers.setdefault(
-                f"{name}_{step}", f"{name}_{step} = {name if step == 1 else f'{name}_{step - 1}'}[t-1]"
-            )
-        return (f"{name if lag < 2 else f'{name}_{lag - 1}'}[t-1]" if lag else name), 3
+            key = f"{name}[t-{step}]"
+            if key not in self._lagged:
+                self._lagged[key] = self._unique(f"{name}_{step}")
+                self._helpers[key] = f"{self._lagged[key]} = {last}[t-1]"
+            last = self._lagged[key]
+        return (f"{last}[t-1]" if lag else name), 3
 
     def _row(self, arg: Operand) -> str:
         """The name of what differs from neuron to neuron; the number of what does not."""
@@ -507,6 +564,10 @@ class EquationWriter:
         return self._row_names[key]
 
 
+VALUES = {
+    ADD: operator.add, SUBTRACT: operator.sub, TIMES: operator.mul, OVER: operator.truediv, "detach": lambda x: x,
+    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "relu": torch.relu, "clamp": torch.clamp,
+}  # fmt: skip
 BINDING = {ADD: 1, SUBTRACT: 1, TIMES: 2, OVER: 2}
 
 

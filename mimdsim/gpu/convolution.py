@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Literal
 
 from mimdsim.gpu.gemm import ALIGNED_BYTES, SPLITS, KernelTime, feed_bytes_per_second, gemm_seconds
@@ -20,6 +21,11 @@ from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 MODEL_SOURCE = (
     "implicit GEMM with padded channels and four numbers calibrated on single passes of four networks on an H100 "
     "(references/gpu_convolutions.csv), mean error 20 % on eight others; on other devices assumed, docs/gpu-model.md"
+)
+GROUPS_SOURCE = (
+    "guess: the faster of a product for each group, in one kernel, and a kernel without tensor units that moves every "
+    "value once, as depthwise ones are bound by bandwidth (pytorch/pytorch issue 1708); not measured, and several "
+    "reports say that kernels of the library are slower (pytorch/pytorch issue 18631)"
 )
 Pass = Literal["forward", "input gradient", "weight gradient"]
 # all of the kernels of one timestep take at least so much: tables of offsets, the first gather; kind: derived
@@ -38,20 +44,42 @@ SIMT_SPLITS: tuple[int, ...] = (*SPLITS, 64)
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionPass:
-    """One pass over `samples` samples of the planes of `patches`, whose weights make `channels` channels."""
+    """One pass over `samples` samples of the planes of `patches`, whose weights make `channels`, in `groups`."""
 
     what: Pass
     patches: Patches
     channels: int
     samples: int
+    groups: int = 1
 
 
 def convolution_seconds(
     gpu: GpuMachine, each: ConvolutionPass, *, precision: Precision, l2_resident: bool = False
 ) -> KernelTime:
     """Without the launch."""
+    kernels = [_product_seconds, *([_direct_seconds] if each.groups > 1 else [])]
+    return min((kernel(gpu, each, precision, l2_resident) for kernel in kernels), key=attrgetter("seconds"))
+
+
+def _direct_seconds(gpu: GpuMachine, each: ConvolutionPass, precision: Precision, l2_resident: bool) -> KernelTime:
+    """Without tensor units: operands and result once, and arithmetic at the rate of products in fp32."""
+    planes, made = each.patches.planes, each.patches.made
+    weights = each.patches.window.taps * planes.channels * each.channels // each.groups
+    moved = each.samples * (planes.neurons + made.positions * each.channels) + weights
+    moved *= ELEMENT_BYTES[precision]
+    flops = 2 * each.samples * made.positions * weights
+    computing = flops / (gpu.peak_flops_per_second("fp32") * gpu.library_share("fp32"))
+    moving = moved / feed_bytes_per_second(gpu, l2_resident=l2_resident)
+    bound = "compute" if computing > moving else "memory"
+    return KernelTime(seconds=START_SECONDS + max(computing, moving), bound=bound, bytes_moved=moved, flops=flops)
+
+
+def _product_seconds(gpu: GpuMachine, each: ConvolutionPass, precision: Precision, l2_resident: bool) -> KernelTime:
+    """Implicit GEMM, of all groups in one kernel."""
     tensor, width = gpu.uses_tensor_unit(precision), ELEMENT_BYTES[precision]
-    planes, made, window = each.patches.planes, each.patches.made, each.patches.window
+    made, window, groups = each.patches.made, each.patches.window, each.groups
+    planes = replace(each.patches.planes, channels=each.patches.planes.channels // groups)
+    each = replace(each, channels=each.channels // groups)
     aligned, slice_of_tap = (ALIGNED_BYTES // width, SLICE_BYTES // width) if tensor else (1, 1)
     # registers take part where a channel is no whole copy, or where numbers of four bytes have to be transposed
     in_turn = planes.channels % (ALIGNED_BYTES // width) != 0 or (
@@ -59,7 +87,7 @@ def convolution_seconds(
     )
     read, result = _up(planes.channels, aligned), _up(each.channels, aligned)
     pixels, places = each.samples * planes.positions, each.samples * made.positions
-    bytes_moved = (pixels * read + places * result + window.taps * read * result) * width
+    bytes_moved = (pixels * read + places * result + window.taps * read * result) * width * groups
     rate = RATES.get((precision, each.what), 1.0)
     splits = SIMT_SPLITS if each.what == "weight gradient" and not tensor else SPLITS
     if each.what == "forward":
@@ -70,15 +98,16 @@ def convolution_seconds(
     else:
         m, n, k = pixels, read, math.ceil(_taps_of_pixel(each.patches, tensor) * _up(each.channels, slice_of_tap))
     product = gemm_seconds(
-        gpu, m, n, k, precision=precision, l2_resident=l2_resident, bytes_moved=0, splits=splits, rate=rate
-    )
+        gpu, m, n, k, batch=groups, precision=precision, l2_resident=l2_resident, bytes_moved=0, splits=splits,
+        rate=rate,
+    )  # fmt: skip
     moving = bytes_moved / feed_bytes_per_second(gpu, l2_resident=l2_resident)
     seconds = product.seconds + moving if in_turn else max(product.seconds, moving)
     return replace(
         product,
         seconds=START_SECONDS + seconds,
         bound="compute" if product.seconds > moving else "memory",
-        flops=2 * places * planes.channels * window.taps * each.channels,
+        flops=2 * places * planes.channels * window.taps * each.channels * groups,
         bytes_moved=bytes_moved,
     )
 

@@ -308,6 +308,9 @@ def _lowering_assumptions(
     if lowered.convolves:
         value = f"{convolution.START_SECONDS * 1e6:g} us to start, and the product that gathers their patches"
         rows = (*rows, ("convolutions", value, "derived", convolution.MODEL_SOURCE))
+    if lowered.most_groups > 1:
+        value = f"up to {lowered.most_groups}, one kernel for all"
+        rows = (*rows, ("groups of convolutions", value, "assumed", convolution.GROUPS_SOURCE))
     if how.hoisted:
         value = f"{WALK_SECONDS * 1e6:g} us each and one pass per value"
         where = "fused kernels of the Triton class, loads issued ahead of the timestep that needs them"

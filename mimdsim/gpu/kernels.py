@@ -137,7 +137,13 @@ class KernelProgram:
 
     @property
     def convolves(self) -> bool:
-        return any(isinstance(kernel, Product) and kernel.convolution is not None for kernel in self.kernels)
+        return self.most_groups > 0
+
+    @property
+    def most_groups(self) -> int:
+        """Of a convolution; 0: there is none."""
+        products = (kernel.convolution for kernel in self.kernels if isinstance(kernel, Product))
+        return max((each.groups for each in products if each is not None), default=0)
 
 
 # 'as_graph': in the form the graph's input has, which is also how the tiled machine gets it; 'bits': one bit per neuron

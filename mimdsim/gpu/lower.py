@@ -269,14 +269,17 @@ class _Body:
         ends = {"unfold": lambda op: op.outputs[0] in product.inputs, "fold": lambda op: made in op.inputs}
         gathered = (op.attributes for op in body.operations if op.kind in ends and ends[op.kind](op))
         patches: Patches | None = next(gathered, None)
-        if patches is None or patches.made.positions == 1:
+        if patches is None:
+            return None
+        groups = product.attributes or 1
+        if patches.made.positions == 1 and groups == 1:
             return None
         what: Pass = "forward"
         if product.phase != "forward":
             what = "input gradient" if MATRIX_PRODUCTS[product.kind] else "weight gradient"
         result = body.value(made if what == "forward" else product.inputs[0]).shape
         samples = result[0] // patches.made.positions
-        return ConvolutionPass(what=what, patches=patches, channels=result[1], samples=samples)
+        return ConvolutionPass(what=what, patches=patches, channels=result[1], samples=samples, groups=groups)
 
     def _stream(self, chunk: Sequence[Operation]) -> Stream:
         moved = self._elements(self._reads(chunk)) + self._elements(self._writes(chunk))

@@ -2,8 +2,9 @@
 
 A convolution is a product: `unfold` makes a row of patches for every sample and position, a column for every channel
 and place in the window (channels outermost, as PyTorch orders weights), and the weights are [columns, channels made].
-`fold` adds such rows up again where they came from. Values of layers of planes have a row for every sample and
-position, and a column for every channel; the network's input has a row for every sample, channels outermost.
+With groups it is a product for each (`dense.py`), and the weights are [columns of a group, channels made]. `fold` adds
+such rows up again where they came from. Values of layers of planes have a row for every sample and position, and a
+column for every channel; the network's input has a row for every sample, channels outermost.
 """
 
 from __future__ import annotations
@@ -114,16 +115,23 @@ class Pool:
 @dataclass(frozen=True, kw_only=True)
 class Convolution:
     """How a layer reads planes: spikes pooled `before`, weights over a window for each of `channels`, and the currents
-    pooled `after`. Raises MappingError for windows that do not fit."""
+    pooled `after`. groups: channels made read those of their own group alone, in order. Raises MappingError for windows
+    that do not fit, and groups that are not equal."""
 
     planes: Planes
     window: Window
     channels: int
     before: Pool | None = None
     after: Pool | None = None
+    groups: int = 1
 
     def __post_init__(self) -> None:
         _ = self.result
+        for what, channels in (("reads", self.read.channels), ("makes", self.channels)):
+            if self.groups < 1 or channels % self.groups:
+                raise MappingError(
+                    f"groups = {self.groups} do not divide the {channels} channels that a convolution {what} evenly"
+                )
 
     @property
     def read(self) -> Planes:
@@ -142,7 +150,7 @@ class Convolution:
 
     @property
     def fan_in(self) -> int:
-        return self.read.channels * self.window.taps
+        return self.read.channels // self.groups * self.window.taps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,8 +113,11 @@ class Layer:
             what = "a layer with them reads one source: name one in network.sources"
         elif self.convolution or self.cell:
             what = "convolutions and cells have none: leave network.delays out"
-        elif self.dropout:
-            what = "dropout would draw for each age of a spike anew: set network.dropout = 0.0 there"
+        elif self.dropout and self.dropout_per == "timestep":
+            what = (
+                "dropout would draw for each age of a spike anew: set network.dropout = 0.0 there, or "
+                'network.dropout_per = "sequence"'
+            )
         if what:
             raise MappingError(f"layer '{self.name}': network.delays: {what}")
 

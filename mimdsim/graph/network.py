@@ -355,6 +355,7 @@ class SpikingNetwork:
             "recurrent": any(layer.recurs for layer in self.layers),
             "batch norm": any(layer.norm for layer in self.layers),
             "dropout": any(layer.dropout for layer in self.layers),
+            "learned delays": any(layer.delays for layer in self.layers),
             "dense spikes": self.spikes == "dense",
             "input of numbers": self.encoding != "events",
         }
@@ -635,7 +636,7 @@ def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Sourc
     spikes = _spikes_read(body, layer, read)
     if convolution is None:
         planes = network.planes_of(read.name)
-        spikes = _drop(body, layer, source, spikes)
+        spikes = _drop(body, layer, read.names if layer.delays else source, spikes)
         if planes is None or planes.positions == 1:
             return spikes
         patches = Patches(planes=planes, window=Window.whole(planes))
@@ -663,14 +664,17 @@ def _drop(body: GraphBuilder, layer: Layer, source: str, spikes: str) -> str:
     """What dropout keeps of what a layer reads."""
     if not layer.dropout:
         return spikes
-    mask = body.declare(Value(name=mask_of(layer.name, source), shape=body.values[spikes].shape, layer=layer.name))
+    mask = mask_of(layer.name, source)
+    if mask not in body.values:
+        body.declare(Value(name=mask, shape=body.values[spikes].shape, layer=layer.name))
     return body.one("drop", (spikes, mask), f"kept.{source}.{layer.name}", layer=layer.name)
 
 
 def _masks_of(network: SpikingNetwork) -> Iterator[tuple[Layer, str]]:
-    """Of every layer with dropout, the masks of its sources."""
+    """Of every layer with dropout, the masks of its sources: one for all ages of delays that are learned."""
     for layer in network.layers:
-        for source in labels_of(network.sources(layer)) if layer.dropout else ():
+        labels = labels_of(network.sources(layer)) if layer.dropout else ()
+        for source in labels[:1] if layer.delays else labels:
             yield layer, mask_of(layer.name, source)
 
 
@@ -703,9 +707,10 @@ def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
     read = network.sources(layer)
     sources = [_read(body, network, layer, *each) for each in zip(read, labels_of(read), strict=True)]
     product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
-    current = ""
+    groups, current = layer.convolution.groups if layer.convolution else None, ""
     for source, weights in zip(sources, layer.matrices, strict=True):
-        more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=layer.name)
+        name = f"current.{weights.short}"
+        more = body.one(product, (source, weights.name), name, layer=layer.name, attributes=groups)
         current = (
             body.one("add", (current, more), f"current.{weights.short}.sum", layer=layer.name) if current else more
         )

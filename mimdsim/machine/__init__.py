@@ -3,6 +3,7 @@
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.load import (
     Given,
+    Machine,
     changed_machine,
     description_files,
     find_machine,
@@ -15,10 +16,12 @@ from mimdsim.machine.load import (
 )
 from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.read_tracking import Reads
+from mimdsim.machine.unread import machine_notes
 
 __all__ = [
     "Given",
     "GpuMachine",
+    "Machine",
     "MimdMachine",
     "Reads",
     "changed_machine",
@@ -27,6 +30,7 @@ __all__ = [
     "given_machine",
     "list_machines",
     "load_machine",
+    "machine_notes",
     "sourced_machine",
     "tiled_machine",
     "with_values",

@@ -38,7 +38,7 @@ class Area(SourcedSection):
     spare_tiles_share: tiles that are built beyond those that are used, as a share of the used ones.
     """
 
-    process: str = Field(min_length=1, max_length=60)
+    process: str = Field(min_length=1, max_length=60, description="shown only")
     sram_um2_per_bit: float = Field(gt=0, le=10)
     logic_um2_per_transistor: float = Field(gt=0, le=10)
     tile_transistors: float = Field(gt=0, le=1e12)
@@ -60,16 +60,16 @@ class Power(SourcedSection):
     that is fully busy.
     """
 
-    static_watts_per_mm2: float = Field(ge=0)
-    clock_share: float = Field(ge=0, le=1)
-    leakage_exponent: float = Field(ge=1, le=10)
+    static_watts_per_mm2: float = Field(ge=0, description="static power")
+    clock_share: float = Field(ge=0, le=1, description="static power")
+    leakage_exponent: float = Field(ge=1, le=10, description="static power")
     reference_volts: float = Field(ge=VOLTS[0], le=VOLTS[1])
-    reference_hz: float = Field(gt=0)
+    reference_hz: float = Field(gt=0, description="static power")
     volts: Volts
     volts_hz: float = Field(gt=0)
     range_volts: Volts
     voltage_follows: Literal["clock", "nothing", "unknown"]
-    matrix_joules_per_flop: float | None = Field(ge=0, default=None)
+    matrix_joules_per_flop: float | None = Field(ge=0, default=None, description="full load")
 
     @model_validator(mode="after")
     def _voltages_in_order(self) -> Power:
@@ -95,13 +95,14 @@ class TiledEnergy(SourcedSection):
     static_watts are drawn by every chip of the program for as long as the training step lasts: so many whatever the
     chip's size, or, left out, what its [area] and [power] come to. A bundle is what one worker context issues in one
     turn: its fetch, its decoding, registers and what it loads or stores on its own tile. `exchange_joules_per_byte` is
-    paid by every tile that receives a byte.
+    paid by every tile that receives a byte, `hop_joules_per_byte` for every link between routers that it goes along.
     """
 
     static_watts: float | None = Field(ge=0, default=None)
-    bundle_joules: float = Field(ge=0)
+    bundle_joules: float = Field(ge=0, description="energy of a training step, full load")
     arithmetic_joules_per_flop: float = Field(ge=0)
     exchange_joules_per_byte: float = Field(ge=0)
+    hop_joules_per_byte: float = Field(ge=0, default=0.0)
     link_joules_per_byte: float = Field(ge=0)
     host_joules_per_byte: float = Field(ge=0)
 

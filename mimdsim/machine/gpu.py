@@ -10,9 +10,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from mimdsim.base.schema import Section, SourcedSection
+from mimdsim.base.schema import SourcedSection
 from mimdsim.base.search_path import Name
 from mimdsim.machine.area_power import GpuEnergy
+from mimdsim.machine.notes import NotedMachine
 
 Precision = Literal["fp32", "tf32", "fp16"]
 ELEMENT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2}
@@ -31,17 +32,17 @@ class Chip(SourcedSection):
     the chip can use of one multiprocessor.
     """
 
-    streaming_multiprocessors: int = Field(gt=0, le=100_000)
-    clock_hz: float = Field(gt=0)
+    streaming_multiprocessors: int = Field(gt=0, le=100_000, description="products, element-wise kernels")
+    clock_hz: float = Field(gt=0, description="products, element-wise kernels")
     tensor_clock_hz: float | None = Field(default=None, gt=0)
-    product_share: float = Field(default=1.0, gt=0, le=1)
+    product_share: float = Field(default=1.0, gt=0, le=1, description="products in fp32")
     tensor_product_share: float = Field(default=1.0, gt=0, le=1)
     tensor_tile_edge: int = Field(default=32, ge=32, le=128)
     tensor_k_in_flight: int = Field(default=192, ge=8, le=4096)
     tensor_unaligned_share: float = Field(default=1.0, gt=0, le=1)
     cluster_multiprocessors: int = Field(default=1, ge=1, le=16)
-    shared_memory_bytes: int | None = Field(default=None, gt=0)
-    register_bytes: int | None = Field(default=None, gt=0)
+    shared_memory_bytes: int | None = Field(default=None, gt=0, description="which weights stay on the chip")
+    register_bytes: int | None = Field(default=None, gt=0, description="which weights stay on the chip")
 
 
 class Compute(SourcedSection):
@@ -109,19 +110,19 @@ class Systolic(SourcedSection):
     fp32_passes: int = Field(gt=0, le=100)
 
 
-class GpuMachine(Section):
+class GpuMachine(NotedMachine):
     """A GPU, or a TPU where `systolic` is given. `name` is its file's stem."""
 
     kind: Literal["gpu"]
     name: Name
     title: str
-    chip: Chip
-    compute: Compute
-    memory: Memory
-    launch: Launch
-    host: Host
-    systolic: Systolic | None = None
-    energy: GpuEnergy | None = None
+    chip: Chip = Field(description="products on tensor units")
+    compute: Compute = Field(description="products")
+    memory: Memory = Field(description="products, element-wise kernels")
+    launch: Launch = Field(description="launches")
+    host: Host = Field(description="host transfers")
+    systolic: Systolic | None = Field(default=None, description="products")
+    energy: GpuEnergy | None = Field(default=None, description="energy of a training step")
 
     def uses_tensor_unit(self, precision: Precision) -> bool:
         """Whether matrix products of `precision` run on tensor units or systolic arrays here."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from mimdsim.base.errors import DescriptionError, shortened
+from mimdsim.base.errors import DescriptionError, shortened, suggest
 from mimdsim.base.schema import Section, build, changed_table, given_keys, read_toml, whence
 from mimdsim.base.search_path import Named, beside, find_description, is_path, names_of, possible_path
 from mimdsim.base.units import UNITS, dimension, show_quantity
@@ -20,7 +20,11 @@ from mimdsim.machine.calibrated import (
 )
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
+from mimdsim.machine.notes import outdated_sources
+from mimdsim.machine.unread import unread_keys
 
+BASE, WITHOUT = "base", "without"  # keys of a file: what the rest of it differs from, sections that it lacks
+MOST_BASES = 8  # one above the other
 COUNT = (0.0, 1e7)  # of anything without a unit
 TRANSISTORS = (1e3, 1e12)  # of a tile
 # by unit: least (0 is always accepted if the field allows it) and greatest number in the base unit
@@ -84,7 +88,7 @@ def _bounds_text(value: float, key: str, low: float, high: float) -> str:
 
 
 Given = Named | MimdMachine | GpuMachine
-Machine = TypeVar("Machine", bound=MimdMachine | GpuMachine)
+Described = TypeVar("Described", bound=MimdMachine | GpuMachine)
 KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}
 
 
@@ -104,15 +108,28 @@ def given_machine(machine: Given) -> MimdMachine | GpuMachine:
 
 
 def description_files(name: Named) -> tuple[Path, ...]:
-    """The files that the description of a machine is read from: its own, and those of what it is narrowed from and
-    by."""
-    path = find_machine(name)
-    table, _ = read_toml(path)
-    if table.get("kind") == KIND:
-        named = read_calibration(path).machine
-        return path, find_machine(str(path.parent / named) if is_path(named) else named)
-    by = table.get(KIND)
-    return (path, path.parent / by) if isinstance(by, str) else (path,)
+    """The files that the description of a machine is read from: its own, and those of what it is narrowed from and by
+    and of its bases."""
+    found: dict[Path, None] = {}
+    waiting = [find_machine(name)]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found[path] = None
+        table, _ = read_toml(path)
+        if table.get("kind") == KIND:
+            waiting.append(find_machine(_beside(path, read_calibration(path).machine)))
+        elif isinstance(by := table.get(KIND), str):
+            found[path.parent / by] = None
+        if isinstance(base := table.get(BASE), str):
+            waiting.append(find_machine(_beside(path, base)))
+    return tuple(found)
+
+
+def _beside(path: Path, named: str) -> str:
+    """A machine that the file at `path` names: a path beside it, or a name."""
+    return beside(path, named) if is_path(named) else named
 
 
 def tiled_machine(machine: Given, advice: str) -> MimdMachine:
@@ -129,24 +146,60 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
     A changed number's source becomes "assumed: what-if value", and the title says that something was changed. Where a
     change makes a whole smaller than the part that the description has of it, such as the executable region of a tile's
     memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that look as if
-    their unit is missing or that are larger than their whole (`plausibility_problems`). A file that says `narrowed`, or
-    of that kind, is a machine with the numbers of one's own measurements (`machine/calibrated.py`).
+    their unit is missing or that are larger than their whole (`plausibility_problems`). A file that says `base` is that
+    machine but for what follows; one that says `narrowed`, or of that kind, is a machine with the numbers of one's own
+    measurements (`machine/calibrated.py`).
     """
+    return _load(name, changes or {}, ())
+
+
+def Machine(
+    base: Given, changes: Mapping[str, Any] | None = None, /, *, name: str = "", title: str = "", **sections: Any
+) -> MimdMachine | GpuMachine:
+    """A machine as another one, but for `changes` of dotted keys and whole `sections`, as a file with `base` has them:
+    Machine("bow", name="half", title="Half a Bow", chip={"tiles": 736, "sources": {"tiles": "published: ..."}}).
+
+    The source of a number in `changes` becomes "assumed: what-if value", unless `sections` give it. Checked as files
+    are; raises DescriptionError with every problem.
+    """
+    original = given_machine(base)
+    where = f"Machine({original.name!r})"
+    started = _with_changes(type(original), given_keys(original), changes or {}, where, "")
+    table = {"name": name or original.name, "title": title or f"{original.title} (changed)"} | sections
+    made = _on_base(started, table, where, "")
+    given = {*(changes or ()), *_dotted(sections)}
+    made = _without_unread(made, given)
+    return made.with_outdated(outdated_sources(original, made, given))
+
+
+def _load(name: Named, changes: Mapping[str, Any], above: tuple[Path, ...]) -> MimdMachine | GpuMachine:
+    """`load_machine`; above: the files that this one is the base of."""
     path = find_machine(name)
+    if path in above or len(above) > MOST_BASES:
+        chain = " -> ".join(str(each) for each in (*above, path))
+        wrong = "a machine cannot be its own base" if path in above else f"at most {MOST_BASES} bases are followed"
+        raise DescriptionError(str(above[-1]), [f"'{BASE}': {wrong}: {chain}"])
     table, text = read_toml(path)
     if table.get("kind") == KIND:
         content = read_calibration(path)
-        original = sourced_machine(beside(path, content.machine) if is_path(content.machine) else content.machine)
+        original = sourced_machine(_beside(path, content.machine))
         return _calibrated_machine(path, original, content, path, changes)
-    kind = table.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        known = ", ".join((*KINDS, KIND))
-        raise DescriptionError(str(path), [f"kind = {shortened(repr(kind))}; must be one of {known}"])
     table.setdefault("name", path.stem)
     named = table.pop(KIND, None)
+    first: Mapping[str, Any] = changes if named is None else {}
+    if BASE in table:
+        base = _base_of(path, table.pop(BASE), text, above)
+        sourced = _on_base(base, table, str(path), text, first)
+        sourced = _without_unread(sourced, {*_dotted(table), *first})
+        sourced = sourced.with_outdated(outdated_sources(base, sourced, set(_dotted(table))))
+    else:
+        kind = table.get("kind")
+        if not isinstance(kind, str) or kind not in KINDS:
+            known = ", ".join((*KINDS, KIND))
+            raise DescriptionError(str(path), [f"kind = {shortened(repr(kind))}; must be one of {known}"])
+        sourced = _with_changes(KINDS[kind], table, first, str(path), text)
     if named is None:
-        return _with_changes(KINDS[kind], table, changes or {}, str(path), text)
-    sourced = _with_changes(KINDS[kind], table, {}, str(path), text)
+        return sourced
     if not isinstance(sourced, MimdMachine) or not isinstance(named, str):
         what = "is for tiled machines" if isinstance(named, str) else "must be the path of a file"
         raise DescriptionError(str(path), [f"'{KIND}' {what}; see docs/own-measurements.md"])
@@ -157,23 +210,106 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
     return _calibrated_machine(path, sourced, read_calibration(file), file, changes)
 
 
+def _base_of(path: Path, named: Any, text: str, above: tuple[Path, ...]) -> MimdMachine | GpuMachine:
+    """The machine that the file at `path` names as its base."""
+    try:
+        if not isinstance(named, str):
+            raise ValueError("must be the name of a machine, or the path of its file")
+        base = find_machine(_beside(path, possible_path(named)))
+        if not base.exists():
+            raise ValueError(f"no such file: {base}")
+    except (DescriptionError, ValueError) as missing:
+        why = missing.problems[0] if isinstance(missing, DescriptionError) else str(missing)
+        raise DescriptionError(str(path), [f"'{BASE}'{whence((BASE,), text, ())}: {why}"]) from None
+    return _load(base, {}, (*above, path))
+
+
+def _on_base(
+    base: MimdMachine | GpuMachine,
+    table: dict[str, Any],
+    where: str,
+    text: str,
+    changes: Mapping[str, Any] | None = None,
+) -> MimdMachine | GpuMachine:
+    """`base` with what `table` gives instead. Sources go with their numbers: what is given needs one of its own."""
+    described: dict[str, Any] = {key: value for key, value in given_keys(base).items() if key not in ("name", "title")}
+    problems = []
+    kind = table.setdefault("kind", base.kind)
+    if kind != base.kind:
+        at = whence(("kind",), text, ())
+        problems.append(f"'kind'{at}: {shortened(repr(kind))}, but the base '{base.name}' is of kind '{base.kind}'")
+    known = type(base).model_fields
+    others = {key: other for other, model in KINDS.items() for key in model.model_fields if key not in known}
+    for key in filter(others.__contains__, table):
+        at = whence((key,), text, ())
+        problems.append(f"'{key}'{at}: is of kind '{others[key]}', but the base '{base.name}' is of kind '{base.kind}'")
+    left_out = table.pop(WITHOUT, [])
+    for name in left_out if isinstance(left_out, list) else (left_out,):
+        if not isinstance(name, str) or described.pop(name, None) is None or name == "kind":
+            hint = suggest(str(name), [key for key in described if key != "kind"])
+            said = f"{shortened(repr(name))} is no section of '{base.name}'{hint}; write a list of sections"
+            problems.append(f"'{WITHOUT}'{whence((WITHOUT,), text, ())}: {said}")
+    if problems:
+        raise DescriptionError(where, problems)
+    tile = table.get("tile")
+    if isinstance(base, MimdMachine) and isinstance(tile, dict):
+        runs = tile.get("instruction_set", base.tile.instruction_set)
+        described |= {} if runs == base.tile.instruction_set else {"costs": None}  # those of other cores
+    for name, given in table.items():
+        described[name] = _merged(described.get(name), given)
+    return _with_changes(KINDS[base.kind], described, changes or {}, where, text, set(_dotted(table)))
+
+
+def _without_unread(machine: MimdMachine | GpuMachine, given: Collection[str]) -> MimdMachine | GpuMachine:
+    """`machine` without keys of its base, which are not among those `given`, that nothing reads on it."""
+    table = given_keys(machine)
+    unread = [dotted for dotted in unread_keys(machine) if dotted not in given]
+    for dotted in unread:
+        section, key = dotted.split(".")
+        if type(getattr(machine, section)).model_fields[key].is_required():
+            continue
+        del table[section][key]
+        table[section].get("sources", {}).pop(key, None)
+    return build(type(machine), table, where=machine.name) if unread else machine
+
+
+def _merged(section: Any, given: Any) -> Any:
+    """A section of a base with the keys that are given instead; tables of it (sources, codelets, a core) entry by
+    entry."""
+    if not isinstance(section, dict) or not isinstance(given, dict):
+        return given
+    sources = {key: text for key, text in section.get("sources", {}).items() if key not in given}
+    kept = {**section, "sources": sources} if sources or "sources" in given else section
+    tables = {
+        key: _merged(kept[key], each) if "sources" in kept[key] else kept[key] | each
+        for key, each in given.items()
+        if isinstance(each, dict) and key in kept
+    }
+    return {**kept, **given, **tables}
+
+
+def _dotted(table: Mapping[str, Any]) -> list[str]:
+    """section.key of what a table gives."""
+    return [f"{name}.{key}" for name, given in table.items() if isinstance(given, dict) for key in given]
+
+
 def sourced_machine(name: Named) -> MimdMachine:
-    """A tiled machine that is not narrowed itself; raises DescriptionError for others."""
-    table, _ = read_toml(find_machine(name))
-    if table.get("kind") == KIND or KIND in table:
+    """A tiled machine that is not narrowed, nor its bases; raises DescriptionError for others."""
+    tables = (read_toml(path)[0] for path in description_files(name))
+    if any(table.get("kind") == KIND or KIND in table for table in tables):
         problem = "is narrowed already; narrow the machine that it is made from, with all tables at once"
         raise DescriptionError(f"machine '{name}'", [problem])
     return tiled_machine(name, "only tiled machines are narrowed")
 
 
 def _calibrated_machine(
-    path: Path, sourced: MimdMachine, found: CalibrationFile, file: Path, changes: dict[str, Any] | None
+    path: Path, sourced: MimdMachine, found: CalibrationFile, file: Path, changes: Mapping[str, Any]
 ) -> MimdMachine | GpuMachine:
     """The machine described at `path`: `sourced` with the numbers of `file`, then `changes`."""
     title = f"{sourced.title}, narrowed by {file.name}"
     machine = with_values(sourced, calibrated_values(sourced, found, str(file)), title)
     table = given_keys(machine) | {"name": path.stem}
-    made = _with_changes(MimdMachine, table, changes or {}, str(path), "")
+    made = _with_changes(MimdMachine, table, changes, str(path), "").with_outdated(sourced.outdated)
     return made if changes else made.with_correlation(found.together)
 
 
@@ -209,8 +345,14 @@ def with_values(machine: MimdMachine, values: Mapping[str, tuple[float, str]], t
 
 
 def _with_changes(
-    kind: type[Machine], table: dict[str, Any], changes: Mapping[str, Any], where: str, text: str
-) -> Machine:
+    kind: type[Described],
+    table: dict[str, Any],
+    changes: Mapping[str, Any],
+    where: str,
+    text: str,
+    given: Collection[str] = (),
+) -> Described:
+    """The record of a table with changes; given: keys that a file gives, whose parts are those of its base."""
     for dotted, value in changes.items():
         *sections, key = dotted.split(".")
         if not sections:
@@ -227,13 +369,13 @@ def _with_changes(
     machine = build(kind, table, where=where, text=text, changed=changed)
     problems = plausibility_problems(machine, text, changed)
     if not problems and kind is MimdMachine:
-        machine, problems = _fit_parts(machine, text, changed)
+        machine, problems = _fit_parts(machine, text, changed, given)
     if problems:
         raise DescriptionError(where, problems)
     return machine
 
 
-def _fit_parts(machine: Machine, text: str, changed: set[str]) -> tuple[Machine, list[str]]:
+def _fit_parts(machine: Described, text: str, changed: set[str], given: Collection[str]) -> tuple[Described, list[str]]:
     """`machine` with parts no larger than wholes that were changed without them; and a message, with both numbers, for
     every other part that is larger than its whole."""
     problems = []
@@ -243,8 +385,9 @@ def _fit_parts(machine: Machine, text: str, changed: set[str]) -> tuple[Machine,
         size, most = getattr(values, part), getattr(values, whole)
         if size <= most:
             continue
-        if f"{section}.{whole}" in changed and f"{section}.{part}" not in changed:
-            sources = values.sources | {part: f"assumed: what-if value {show_quantity(most, part)}, all of {whole}"}
+        if any(f"{section}.{whole}" in new and f"{section}.{part}" not in new for new in (changed, given)):
+            what = "what-if value " if f"{section}.{whole}" in changed else ""
+            sources = values.sources | {part: f"assumed: {what}{show_quantity(most, part)}, all of {whole}"}
             shrunk[section] = values.model_copy(update={part: most, "sources": sources})
             continue
         at, at_whole = (whence((section, key), text, changed) for key in (part, whole))
@@ -252,4 +395,4 @@ def _fit_parts(machine: Machine, text: str, changed: set[str]) -> tuple[Machine,
             f"'{section}.{part}'{at}: {show_quantity(size, part)} is more than '{section}.{whole}'{at_whole}, "
             f"{show_quantity(most, whole)}; give at most that"
         )
-    return cast(Machine, machine.model_copy(update=shrunk)), problems
+    return cast(Described, machine.model_copy(update=shrunk)), problems

@@ -6,15 +6,18 @@ All cycles are tile clock cycles. Sources are in the description (`models/*.toml
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from mimdsim.base.schema import Section, SourcedSection
+from mimdsim.base.errors import suggest
+from mimdsim.base.schema import Hint, SourcedSection
 from mimdsim.base.search_path import Name
 from mimdsim.machine.area_power import Area, Power, TiledEnergy
 from mimdsim.machine.codelet_costs import NATIVE, CodeletCosts
+from mimdsim.machine.notes import NotedMachine
 
 
 class MatrixUnit(SourcedSection):
@@ -49,10 +52,17 @@ class Chip(SourcedSection):
     a neighbour (see `exchange.hop_cycles`, `sync.hop_cycles`).
     """
 
-    tiles: int = Field(gt=0, le=1_000_000)
-    grid_columns: int = Field(gt=0)
-    grid: Literal["mesh", "torus"] = "mesh"
-    clock_hz: float = Field(gt=0)
+    tiles: int = Field(gt=0, le=1_000_000, description="placement, hops, area, full load")
+    grid_columns: int = Field(gt=0, description="hops")
+    grid: Literal["mesh", "torus", "crossbar"] = Field(default="mesh", description="hops")
+    clock_hz: float = Field(
+        gt=0, description="seconds of all cycles, exchange over links, static power, energy, full load"
+    )
+
+    def places(self, strip_columns: int = 0, tiles_together: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """(columns, rows) int64[tiles], read-only: where tiles lie that are numbered along strips of so many columns,
+        down one strip and up the next (0: along whole rows), `tiles_together` of them at one place."""
+        return _places(-(-self.tiles // tiles_together), -(-self.grid_columns // tiles_together), strip_columns)
 
     @property
     def diameter(self) -> int:
@@ -63,8 +73,23 @@ class Chip(SourcedSection):
         """Most hops between tiles that are at most so many columns and rows apart: whole numbers, or int64 arrays."""
         if self.grid == "mesh":
             return columns + rows
+        if self.grid == "crossbar":
+            return np.minimum(columns + rows, 1) * 2
         wide, high = self.grid_columns, -(-self.tiles // self.grid_columns)
         return np.minimum(columns, wide // 2) + np.minimum(rows, high // 2)
+
+
+@lru_cache(maxsize=64)
+def _places(count: int, wide: int, strip: int) -> tuple[np.ndarray, np.ndarray]:
+    row, column = np.divmod(np.arange(count), wide)
+    if 0 < strip < wide:
+        number, within = np.divmod(column, strip)
+        up, back = number % 2 == 1, row % 2 == 1
+        order = np.lexsort((np.where(back, -within, within), np.where(up, -row, row), number))
+        row, column = row[order], column[order]
+    for axis in (row, column):
+        axis.setflags(write=False)
+    return column, row
 
 
 class Tile(SourcedSection):
@@ -76,20 +101,27 @@ class Tile(SourcedSection):
     project are those of "colossus"; those of another come with the machine (`costs`), or its times are unknown.
     """
 
-    instruction_set: Name = Field(
-        description=f'write "{NATIVE}" if the tiles run the machine code that codelets are counted for (Graphcore\'s), '
-        "else the name of theirs"
-    )
+    instruction_set: Annotated[
+        Name,
+        Hint(
+            f'write "{NATIVE}" if the tiles run the machine code that codelets are counted for (Graphcore\'s), '
+            "else the name of theirs"
+        ),
+    ] = Field(description="whose codelet costs compute takes")
 
-    sram_bytes: int = Field(gt=0)
-    executable_bytes: int = Field(gt=0)  # the part that may hold code and vertex state; the rest is interleaved
-    worker_contexts: int = Field(gt=0, le=64)
-    issue_cycles: int = Field(gt=0)
-    vector_bytes: int = Field(ge=4, multiple_of=4)
-    code_bytes: int = Field(ge=0)  # library and control code on every tile
-    copy_bytes_per_cycle: float = Field(gt=0)  # a copy on the tile that all contexts share
-    compiled_dual_issue: float = Field(ge=0, le=1)  # share of pairable instructions a C++ compiler issues together
-    sram_port_bytes_per_cycle: float = Field(ge=0, default=0.0)  # loaded and stored by all contexts; 0: no limit
+    sram_bytes: int = Field(gt=0, description="memory limit, placement of products, area")
+    # the part that may hold code and vertex state; the rest is interleaved
+    executable_bytes: int = Field(gt=0, description="memory limit of code and vertices")
+    worker_contexts: int = Field(gt=0, le=64, description="placement, compute")
+    issue_cycles: int = Field(gt=0, description="placement, compute")
+    vector_bytes: int = Field(ge=4, multiple_of=4, description="compute, placement of products")
+    code_bytes: int = Field(ge=0, description="memory")  # library and control code on every tile
+    # a copy on the tile that all contexts share
+    copy_bytes_per_cycle: float = Field(gt=0, description="compute (rows arranged and copied)")
+    # share of pairable instructions a C++ compiler issues together
+    compiled_dual_issue: float = Field(ge=0, le=1, description="compute of compiled codelets")
+    # loaded and stored by all contexts together; 0: no limit
+    sram_port_bytes_per_cycle: float = Field(ge=0, default=0.0, description="compute")
 
     @property
     def working_contexts(self) -> int:
@@ -97,8 +129,11 @@ class Tile(SourcedSection):
         return min(self.worker_contexts, self.issue_cycles)
 
 
+MODELS = ("endpoint", "planner", "scheduled", "routed")  # of exchange fabrics (`costs/fabric/`)
+
+
 class Fabric(SourcedSection):
-    """The on-chip exchange fabric, an endpoint model.
+    """The on-chip exchange fabric: `model` says what is counted (`costs/fabric/`).
 
     A phase costs fixed_cycles + max(bytes / bytes_per_cycle, control instructions) at the busiest tile, where every
     fragment costs its tile control instructions on the way out and on the way in. Fragments that a codelet needs as one
@@ -108,19 +143,66 @@ class Fabric(SourcedSection):
     hop_cycles: what the first byte takes for every hop between the tiles of a phase that are farthest from each other,
     in addition to the fixed cycles: at most as far as their rows and columns are apart, whoever sends to whom.
     model: "endpoint" as above; "planner" leaves the control instructions out, as the vendor's planners do; "scheduled"
-    sends the messages of a phase one by one, each when its sender and all its readers are free, which takes longer.
+    sends the messages of a phase one by one, each when its sender and all its readers are free, which takes longer;
+    "routed" leads them along the links of a network of routers, as below; "FILE.py:NAME" is a class of one's own.
+
+    Of "routed" only: `tiles_per_router` tiles, numbered one after the other, share a router; routers lie on the grid of
+    the chip, and each link carries link_bytes_per_cycle in its direction. Messages go along their row, then along their
+    column. ways: links lead "both" ways and messages the shorter one; "one": eastwards and southwards only; "opposed":
+    there are two such networks, the second northwards and then westwards, and a message takes the one with fewer hops.
+    ring_columns, ring_rows: routers of a ring, with those that have no tile (0: none such). A message is sent in
+    packets of at most packet_bytes (0: in one), each with header_bytes more, and each answered by its readers with
+    acknowledge_bytes (0: no answers), which the phase waits for. multicast: what several tiles want is sent once, along
+    a "tree"; or its sender waits until the tree is "reserved", there and back, for every packet or, "linked", for every
+    message, where that takes it less time than to send to each; "none": to each. switching: packets are stored where
+    they wait ("cut-through"), or hold the links that they have come along ("wormhole").
     """
 
-    model: Literal["endpoint", "planner", "scheduled"]
-    bytes_per_cycle: float = Field(gt=0)
-    tiles_per_bus: int = Field(ge=1, le=2)
-    route_cycles: int = Field(ge=0)
-    fixed_cycles: int = Field(ge=0)
-    hop_cycles: float = Field(ge=0, default=0.0)
-    send_fragment_cycles: float = Field(ge=0)
-    receive_fragment_cycles: float = Field(ge=0)
-    fragment_code_bytes: int = Field(ge=0)
-    arrange_fragment_bundles: float = Field(ge=0)
+    model: str = Field(description="exchange phases")
+    bytes_per_cycle: float = Field(gt=0, description="exchange phases, area")
+    tiles_per_bus: int = Field(ge=1, le=2, description="exchange phases, placement")
+    route_cycles: int = Field(ge=0, description="exchange phases")
+    fixed_cycles: int = Field(ge=0, description="exchange phases")
+    hop_cycles: float = Field(ge=0, default=0.0, description="exchange phases")
+    send_fragment_cycles: float = Field(ge=0, description="exchange phases")
+    receive_fragment_cycles: float = Field(ge=0, description="exchange phases")
+    fragment_code_bytes: int = Field(ge=0, description="memory")
+    arrange_fragment_bundles: float = Field(ge=0, description="compute")
+    link_bytes_per_cycle: float | None = Field(gt=0, default=None, description="exchange phases")
+    tiles_per_router: int = Field(ge=1, le=1024, default=1, description="exchange phases")
+    ways: Literal["both", "one", "opposed"] = Field(default="both", description="exchange phases")
+    ring_columns: int = Field(ge=0, le=4096, default=0, description="exchange phases")
+    ring_rows: int = Field(ge=0, le=4096, default=0, description="exchange phases")
+    packet_bytes: int = Field(ge=0, default=0, description="exchange phases")
+    header_bytes: int = Field(ge=0, default=0, description="exchange phases")
+    acknowledge_bytes: int = Field(ge=0, default=0, description="exchange phases")
+    multicast: Literal["tree", "reserved", "linked", "none"] = Field(default="tree", description="exchange phases")
+    switching: Literal["cut-through", "wormhole"] = Field(default="cut-through", description="exchange phases")
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, model: str) -> str:
+        path, _, name = model.rpartition(":")
+        if model not in MODELS and not (path.endswith(".py") and name.isidentifier()):
+            raise ValueError(f"must be {', '.join(MODELS)} or FILE.py:NAME{suggest(model, MODELS)}")
+        return model
+
+    @model_validator(mode="after")
+    def _links_of_a_network(self) -> Fabric:
+        if self.model == "routed" and self.link_bytes_per_cycle is None:
+            raise ValueError('"routed" needs link_bytes_per_cycle: what a link between two routers carries in a cycle')
+        return self
+
+
+ROUTED = (  # keys of [exchange] that only "routed" reads
+    "link_bytes_per_cycle", "tiles_per_router", "ways", "ring_columns", "ring_rows", "packet_bytes", "header_bytes",
+    "acknowledge_bytes", "multicast", "switching",
+)  # fmt: skip
+SINCE = {
+    "exchange": ROUTED,
+    "sync": ("model",),
+    "energy": ("hop_joules_per_byte",),
+}  # keys, all with defaults, that 0.1.0 did not have
 
 
 class Sync(SourcedSection):
@@ -130,15 +212,18 @@ class Sync(SourcedSection):
     that library programs of different chips run one after another. exchange_share: how long tiles wait at the
     barrier for the last of them, as a share of its exchange, in addition to internal_cycles or external_cycles.
     hop_cycles: what every hop between the tiles of a chip that are farthest from each other adds to a barrier, there
-    and back.
+    and back. model: the barrier is of all tiles of a "chip"; or of the "participants" of an exchange, so that only
+    their distance counts (in loops, that of all tiles of the program); or there is none on a chip, "dataflow": a tile
+    goes on when its inputs have arrived (`timing/dataflow.py`).
     """
 
-    scope: Literal["chip", "all"]
-    internal_cycles: int = Field(ge=0)
-    external_cycles: int = Field(ge=0)
-    hop_cycles: float = Field(ge=0, default=0.0)
-    exchange_share: float = Field(ge=0, le=1, default=0.0)
-    loop_cycles: int = Field(ge=0)
+    model: Literal["chip", "participants", "dataflow"] = Field(default="chip", description="barriers, loop control")
+    scope: Literal["chip", "all"] = Field(description="barriers, on several chips")
+    internal_cycles: int = Field(ge=0, description="barriers of a chip, loop control")
+    external_cycles: int = Field(ge=0, description="barriers of all chips, loop control")
+    hop_cycles: float = Field(ge=0, default=0.0, description="barriers, loop control")
+    exchange_share: float = Field(ge=0, le=1, default=0.0, description="barriers")
+    loop_cycles: int = Field(ge=0, description="loop control")
 
 
 class Host(SourcedSection):
@@ -160,11 +245,13 @@ class Links(SourcedSection):
     route, and the bytes of the edge that takes longest.
     """
 
-    chips: int = Field(gt=0, le=256)
-    topology: Literal["line", "ring", "ladder", "torus", "all_to_all", "switch"]
-    links_per_edge: int = Field(gt=0)
-    group_chips: int = Field(ge=0, default=0)
-    group_links_per_edge: int = Field(gt=0, default=1)
+    chips: int = Field(gt=0, le=256, description="placement, exchange over links, area")
+    topology: Literal["line", "ring", "ladder", "torus", "all_to_all", "switch"] = Field(
+        description="exchange over links, area"
+    )
+    links_per_edge: int = Field(gt=0, description="exchange over links, area")
+    group_chips: int = Field(ge=0, default=0, description="exchange over links, area")
+    group_links_per_edge: int = Field(gt=0, default=1, description="exchange over links, area")
     bytes_per_second: float = Field(gt=0)
     fixed_seconds: float = Field(ge=0)
     hop_seconds: float = Field(ge=0)
@@ -179,23 +266,24 @@ class Correlation:
     correlation: tuple[tuple[float, ...], ...]
 
 
-class MimdMachine(Section):
+class MimdMachine(NotedMachine):
     """A tiled machine. `name` is its file's stem. correlation: of a narrowed machine, until a number is changed."""
 
     kind: Literal["mimd"]
     name: Name
     title: str
+    # descriptions, as those of fields: which sums a number enters; of a section: its fields that have none
     chip: Chip
     tile: Tile
     exchange: Fabric
     sync: Sync
-    host: Host
-    links: Links
-    matrix: MatrixUnit | None = None
-    energy: TiledEnergy | None = None
-    costs: CodeletCosts | None = None
-    area: Area | None = None
-    power: Power | None = None
+    host: Host = Field(description="host transfers")
+    links: Links = Field(description="exchange over links")
+    matrix: MatrixUnit | None = Field(default=None, description="compute and placement of dense products")
+    energy: TiledEnergy | None = Field(default=None, description="energy of a training step")
+    costs: CodeletCosts | None = Field(default=None, description="compute")
+    area: Area | None = Field(default=None, description="area")
+    power: Power | None = Field(default=None, description="static power, energy, full load")
     _correlation: Correlation | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -219,7 +307,8 @@ class MimdMachine(Section):
     def __hash__(self) -> int:  # its sections hold dicts; equality compares them all
         return hash((self.name, self.title, self.chip.tiles, self.chip.clock_hz, self.links.chips))
 
-    def barrier_cycles(self, all_chips: bool) -> int:
-        """Cycles of a barrier of one chip or of all, from its last tile until all go on."""
+    def barrier_cycles(self, all_chips: bool, hops: int | None = None) -> int:
+        """Cycles of a barrier of one chip or of all, from its last tile until all go on; hops: between the tiles of a
+        chip that take part and are farthest from each other (None: all of it)."""
         barrier = self.sync.external_cycles if all_chips else self.sync.internal_cycles
-        return barrier + round(self.sync.hop_cycles * self.chip.diameter)
+        return barrier + round(self.sync.hop_cycles * (self.chip.diameter if hops is None else hops))

@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler import Memory
-from mimdsim.costs.exchange_endpoint import cycles_of_tiles
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import MimdMachine
 from mimdsim.profile.detail import PARTNERS, Detail, as_texts
@@ -59,7 +59,7 @@ def detail_of(
         explained.append(str(explain(program, machine, row, load.slowest_tile, activity)))
         moved = superstep.exchange
         if moved is not None:
-            exchange[row, moved.tiles] = cycles_of_tiles(program, moved, machine) * times
+            exchange[row, moved.tiles] = fabric_of(machine).tile_cycles(program, moved) * times
             sent[row, moved.tiles] = moved.column("bytes_sent") * times
             received[row, moved.tiles] = moved.column("bytes_received") * times
             links += 0 if moved.link_bytes is None else moved.link_bytes * times

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.base.files import with_home
 from mimdsim.base.identity import Input, by_file, changed_files, digest_of, file_digest, input_of
 from mimdsim.base.search_path import own_folder
 from mimdsim.execution import UNKNOWN_CODE, TrainingLog
 from mimdsim.machine import GpuMachine, MimdMachine, description_files
+from mimdsim.machine.mimd import MODELS, SINCE
 from mimdsim.profile import NamedFile
 from mimdsim.workload import Workload, find_workload, inputs_of
 
@@ -20,6 +22,7 @@ Machine = MimdMachine | GpuMachine
 
 # since 0.1.0: section, key, what all did without it
 KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
+    ("mapping", "strip_columns", 0),
     ("training", "over_timesteps", "sum"),
     ("network", "sources", {}),
     ("training", "rate_factor", 1.0),
@@ -44,6 +47,10 @@ def config_digest(workload: Workload, *machines: Machine) -> str:
     """sha256 of everything that determines a result but the code: the resolved descriptions, and the contents of the
     files that they name."""
     named = [(each.key, each.sha256) for each in inputs_of(workload)]
+    for machine in machines:
+        if isinstance(machine, MimdMachine) and machine.exchange.model not in MODELS:
+            file = with_home(machine.exchange.model.rpartition(":")[0])
+            named.append(("exchange.model", file_digest(file)))
     together = [
         astuple(machine.correlation)
         for machine in machines
@@ -77,10 +84,19 @@ def _digest_with(changes: dict[str, Any], workload: Workload, machine: MimdMachi
 def descriptions_digest(workload: Workload, *machines: Machine) -> str:
     """sha256 of resolved descriptions, those of before a key was there where it has its default."""
     described = workload.model_dump(mode="json")
+    for keys in described["network"]["convolutions"].values():
+        if keys["groups"] == 1:
+            del keys["groups"]
     for section, key, default in KEYS_SINCE:
         if described[section][key] == default:
             del described[section][key]
     resolved = [described, *(machine.model_dump(mode="json") for machine in machines)]
+    for machine, table in zip(machines, resolved[1:], strict=True):
+        for section, keys in SINCE.items() if isinstance(machine, MimdMachine) else ():
+            described_part = getattr(machine, section)
+            for key in keys if described_part is not None else ():
+                if getattr(described_part, key) == type(described_part).model_fields[key].default:
+                    del table[section][key]
     return digest_of(resolved)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim.base import __version__
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError
-from mimdsim.base.identity import Input, code_digest
+from mimdsim.base.identity import Input, code_digest, digest_of
 from mimdsim.base.processes import Background
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import (
@@ -50,6 +50,7 @@ from mimdsim.pipeline.unlimited_lists import accuracy_of_all_spikes
 from mimdsim.pipeline.warnings import (
     engine_note,
     fewer_slots,
+    gpu_notes,
     half_warning,
     loss_warning,
     machine_warnings,
@@ -64,6 +65,7 @@ from mimdsim.profile import Finding, RunProfile, Training
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
 from mimdsim.workload import (
+    MappingOptions,
     SpikeDataset,
     Workload,
     given_weights,
@@ -93,6 +95,7 @@ def simulate(
     gpus: tuple[GpuMachine, ...] = (),
     *,
     beside: tuple[MimdMachine, ...] = (),
+    mappings: Mapping[str, MappingOptions] | None = None,
     dump: Path | None = None,
     progress: Progress = silent,
     checkpoints: Checkpoints | None = None,
@@ -104,7 +107,8 @@ def simulate(
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
     beside: tiled machines for which the training step is compiled too, whether it fits them or not, and timed with the
-    spikes recorded here. checkpoints: where the training is saved, and whether it goes on from there. described: the
+    spikes recorded here; mappings: by the name of such a machine, where it has another than the workload's.
+    checkpoints: where the training is saved, and whether it goes on from there. described: the
     files of the descriptions. changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the
     profile. background: where changes are estimated for advice meanwhile. inference: time the forward pass
     alone too, with the spikes of test samples on the trained weights.
@@ -116,7 +120,11 @@ def simulate(
     estimated = None
     if background is not None and not 0 < workload.training.max_training_steps < SHORT:
         estimated = estimates(compiled, machine, workload.mapping, background)
-    others = [(other, compile_workload(workload, other, must_fit=False)) for other in beside]
+    own = mappings or {}
+    others = []
+    for other in beside:
+        theirs = workload.model_copy(update={"mapping": own.get(other.name, workload.mapping)})
+        others.append((other, compile_workload(theirs, other, must_fit=False)))
     data = open_data(workload, progress)
     if checkpoints is not None:
         checkpoints = replace(checkpoints, digest=course_digest(workload, machine), described=described)
@@ -127,7 +135,7 @@ def simulate(
     weights = folded(compiled.network.layers, log.weights)
     inferred = run_inference(forward, machine, gpus, weights, data, workload.seed) if forward is not None else ()
     run = Run(
-        profile=_timed(workload, machine, compiled, log, training, gpus, others),
+        profile=_timed(workload, machine, compiled, log, training, gpus, others, own),
         compiled=compiled,
         log=log,
         machine=machine,
@@ -135,7 +143,7 @@ def simulate(
         estimated=estimated,
     )
     found, warnings = _findings_and_warnings(run, data, others, changes or {}, progress)
-    stash = stash_note(workload, gpus)
+    of_gpus = (*stash_note(workload, gpus), *gpu_notes(gpus))
     profile = replace(
         run.profile,
         changes=recorded_changes(changes or {}),
@@ -143,7 +151,7 @@ def simulate(
         code_sha256=code,
         inference=inferred,
         findings=found,
-        warnings=(*changed_inputs_warning(workload, inputs), *warnings, *stash, *run.profile.warnings),
+        warnings=(*changed_inputs_warning(workload, inputs), *warnings, *of_gpus, *run.profile.warnings),
     )
     return replace(run, profile=profile)
 
@@ -156,15 +164,19 @@ def _timed(
     training: Training,
     gpus: tuple[GpuMachine, ...],
     others: Sequence[tuple[MimdMachine, Compiled]],
+    mappings: Mapping[str, MappingOptions],
 ) -> RunProfile:
     """The recorded training step on every machine; warnings: what GPUs cannot run."""
     network = compiled.network
     lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
     beside = (*_other_sync_scope(machine, compiled), *others)
+    config = config_digest(workload, machine, *(other for other, _ in others), *gpus)
+    if mappings:
+        config = digest_of([config, {name: options.model_dump(mode="json") for name, options in mappings.items()}])
     return RunProfile(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
-        config_sha256=config_digest(workload, machine, *(other for other, _ in others), *gpus),
+        config_sha256=config,
         seed=workload.seed,
         workload=workload.name,
         workload_title=workload.title,

@@ -8,10 +8,11 @@ import numpy as np
 
 from mimdsim.base.units import counted
 from mimdsim.compiler import Compiled, Placement
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.isa_costs import costs_of_another, unmatched_cost_names
 from mimdsim.execution import TrainingLog
 from mimdsim.graph import SpikingNetwork
-from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.machine import GpuMachine, MimdMachine, machine_notes
 from mimdsim.machine.codelet_costs import NATIVE
 from mimdsim.pipeline.detail import is_kept
 from mimdsim.program import Program
@@ -82,8 +83,26 @@ def machine_warnings(
 ) -> Iterator[str]:
     """What limits the numbers of a machine; changes: what it was loaded with; named: what its sentences begin with."""
     yield from other_costs(compiled.program, machine)
-    said = (*beyond_sources(machine), *unscaled_energy(machine, changes), *unused_chips(compiled, machine))
+    said = (
+        *machine_notes(machine),
+        *useless_strips(compiled.program, machine),
+        *beyond_sources(machine),
+        *unscaled_energy(machine, changes),
+        *unused_chips(compiled, machine),
+    )
     yield from (f"{named}{text}" for text in said)
+
+
+def gpu_notes(gpus: Collection[GpuMachine]) -> Iterator[str]:
+    """What is said of the descriptions of GPUs."""
+    yield from (f"{gpu.name}: {text}" for gpu in gpus for text in machine_notes(gpu))
+
+
+def useless_strips(program: Program, machine: MimdMachine) -> Iterator[str]:
+    """Said when tiles are laid in strips where it does not matter where they lie."""
+    if program.strip_columns and not fabric_of(machine).knows_distance:
+        where = f"on {machine.name} no exchange depends on where tiles lie"
+        yield f"mapping.strip_columns: has no effect, because {where}; see exchange.hop_cycles"
 
 
 def unused_chips(compiled: Compiled, machine: MimdMachine) -> Iterator[str]:
@@ -105,12 +124,8 @@ def beyond_sources(machine: MimdMachine) -> Iterator[str]:
             f"{machine.chip.tiles:,} tiles: the costs of {costs} come from chips of at most {SOURCED_TILES:,} tiles "
             f"and do not grow with distance; set {' and '.join(without)}"
         )
-    if machine.exchange.hop_cycles:
-        yield (
-            f"exchange.hop_cycles = {machine.exchange.hop_cycles:g}: hops take time, but links are never full here: "
-            "what tiles pass on for others is not counted, so exchanges in which many tiles send at once are lower "
-            "bounds (docs/other-machines.md)"
-        )
+    if machine.exchange.hop_cycles and (limits := fabric_of(machine).limits):
+        yield f"exchange.hop_cycles = {machine.exchange.hop_cycles:g}: {limits}"
 
 
 def other_costs(program: Program, machine: MimdMachine) -> Iterator[str]:

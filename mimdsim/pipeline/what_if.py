@@ -18,6 +18,7 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.base.schema import Section, build, changed_table, parse_toml, toml_value
 from mimdsim.compiler import Compiled, compile_graph
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.pipeline.retiming import retime
 from mimdsim.profile import TiledProfile, WhatIf, ratio_of
@@ -225,7 +226,9 @@ def mapping_levers(case: Case) -> Iterator[Lever]:
 def machine_levers(machine: MimdMachine) -> Iterator[Lever]:
     """One more context, a faster exchange, no sync: what a machine would gain."""
     yield Lever("one more worker context", {"tile.worker_contexts": machine.tile.worker_contexts + 1})
-    yield Lever("twice the exchange bandwidth", {"exchange.bytes_per_cycle": 2 * machine.exchange.bytes_per_cycle})
+    for rate in fabric_of(machine).rates:
+        wider = {f"exchange.{rate}": 2 * getattr(machine.exchange, rate)}
+        yield Lever("twice the exchange bandwidth" if rate == "bytes_per_cycle" else f"twice exchange.{rate}", wider)
     no_wait = {"sync.internal_cycles": 0, "sync.exchange_share": 0.0}
     yield Lever("no wait at a sync", no_wait | ({"sync.hop_cycles": 0.0} if machine.sync.hop_cycles else {}))
 

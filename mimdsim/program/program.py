@@ -150,6 +150,7 @@ class Program:
     `tiles` is the number of tiles it was placed on, over all chips; tile numbers continue from chip to chip. `inputs`
     names what the host writes, `bounds` the least and largest whole number that some of these may hold, `streamed` the
     bytes that it sends for every run; everything else is on the tiles. `observables`: what a run may ask for by kind.
+    strip_columns: where on a chip's grid its tiles lie (`Chip.places`).
     """
 
     tiles: int
@@ -164,6 +165,7 @@ class Program:
     streamed: dict[str, int] = field(default_factory=dict)  # input -> bytes
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)  # input -> least and largest
     observables: Observables = field(default_factory=Observables)
+    strip_columns: int = 0
 
     def __post_init__(self) -> None:
         if self.chips < 1 or self.tiles % self.chips:

@@ -258,7 +258,8 @@ class Exchange:
     is a run of elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are
     copied into rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips,
     chips]: from, to, of all rounds; relayed int64[rounds, chips, chips]: of each, where chips pass on what they got
-    (None: one round). What a tile sends to pass it on is not in its columns: links carry far less than tiles.
+    (None: one round). What a tile sends to pass it on is not in its columns: links carry far less than tiles. share:
+    of the tiles that would receive, those that a sample has.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -267,6 +268,7 @@ class Exchange:
     columns: np.ndarray
     link_bytes: np.ndarray | None = None
     relayed: np.ndarray | None = None
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tiles", compact(np.asarray(self.tiles), TILES))

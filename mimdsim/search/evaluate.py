@@ -152,7 +152,11 @@ def _on_some(program: Program, superstep: Superstep, chosen: np.ndarray) -> Supe
     """What a superstep does and receives on the tiles of `chosen`, with its exchange."""
     tables = tuple(table for table in (table.on_some(chosen) for table in superstep.tables) if table.vertices)
     sampled = replace(superstep, tables=tables)
-    return replace(sampled, exchange=sampled_exchange(program, sampled, chosen))
+    exchange = sampled_exchange(program, sampled, chosen)
+    if exchange is not None and superstep.tables:
+        working = np.bincount(np.concatenate([table.tiles for table in superstep.tables]), minlength=program.tiles) > 0
+        exchange = replace(exchange, share=float((working & chosen).sum() / working.sum()) or 1.0)
+    return replace(sampled, exchange=exchange)
 
 
 class Evaluator:

@@ -7,6 +7,7 @@ from typing import get_args
 
 import numpy as np
 
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.graph import Layer
 from mimdsim.search.objective import Case
 from mimdsim.workload.description.mapping import MappingOptions, Rule, Split
@@ -110,7 +111,8 @@ LADDERS: dict[str, tuple[float, ...]] = {
     "reduce_group": (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96),
 }
 SPARE = (1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0)  # tiles, in those that the layers take
-SHARED = ("program", *LADDERS, "tiles")  # by all layers
+STRIPS = (0, 2, 4, 8, 16, 32)  # columns of a strip of tiles, where distance counts
+SHARED = ("program", *LADDERS, "tiles", "strip_columns")  # by all layers
 MOVES = ("neurons", "tile", "batch", "trade", "inputs", "replicas", "like", *LADDERS, "program")
 OFTEN = (5, 4, 3, 3, 2, 3, 1, 2, 1, 2, 1)  # how often each is tried
 
@@ -197,7 +199,10 @@ def every_value(setting: str, options: MappingOptions, case: Case) -> list[Mappi
     """The neighbours of a mapping by one of `SHARED`, what all its layers share."""
     if setting == "program":
         return [_toggle_rule(options, rule) for rule in get_args(Rule)]
-    if setting != "tiles":
+    if setting == "strip_columns":
+        near = fabric_of(case.machine).knows_distance
+        values: list[float] = [one for one in STRIPS if near and one != options.strip_columns]
+    elif setting != "tiles":
         values = _nearest_values(LADDERS[setting], getattr(options, setting), 3)
     elif case.machine.links.chips > 1:
         return []

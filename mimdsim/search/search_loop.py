@@ -32,7 +32,7 @@ WALKED: tuple[Objective, ...] = ("time", "product", "memory")
 BATCH_SHARE = 0.25  # of the candidates, for each share of the batch over several chips
 LAST_SHARE = 0.25  # of the candidates: for single steps from the best one, the last thing tried
 # what a search changes, and the tiles that it was for: those that a larger chip has more stay idle
-SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles")
+SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles", "strip_columns")
 Mapping = TypeVar("Mapping", Candidate, TimedMapping)
 
 

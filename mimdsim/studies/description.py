@@ -24,14 +24,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PlainValidator, field_validator, model_validator
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import write_atomically
-from mimdsim.base.schema import Section, build, parse_toml, read_toml, toml_text
+from mimdsim.base.schema import Section, build, given_keys, parse_toml, read_toml, toml_text
 from mimdsim.base.search_path import find_description, names_of, several
+from mimdsim.machine import MimdMachine
 from mimdsim.studies.expressions import names_in
 from mimdsim.studies.metrics import INFERENCE, METRICS, Constraint, parse_constraint
 
@@ -101,10 +102,19 @@ class Sampling(Section):
         return self
 
 
+def _named_or_whole(given: Any) -> str | MimdMachine:
+    if isinstance(given, dict):  # as `write_study` has it
+        return build(MimdMachine, given, where="machine of a study")
+    if not isinstance(given, str | MimdMachine):
+        raise ValueError("must be text: the name of a machine or its file; or a tiled machine that is loaded")
+    return given if isinstance(given, str) else given.with_outdated(())  # which its file does not hold
+
+
 class Study(Section):
     """A question, and the points that answer it.
 
-    workloads: names or files with their weights (a list: all weigh the same). machine: the one that is changed.
+    workloads: names or files with their weights (a list: all weigh the same). machine: the one that is changed, by name
+    or file, or whole.
     changes: fields changed in every point. mapping: "published", "best" (a search for every point, among `candidates`)
     or a mapping file. fill: lists of spikes hold this share; None: they are recorded after `training_steps` (0: the
     whole training). gpus: beside every point. reference: the machine that ratios are to; "": the first point.
@@ -112,7 +122,7 @@ class Study(Section):
 
     question: str = Field("", max_length=1000)
     workloads: dict[str, float] = Field(min_length=1, max_length=100)
-    machine: str = "bow"
+    machine: Annotated[str | MimdMachine, PlainValidator(_named_or_whole)] = "bow"
     changes: dict[str, Any] = Field(default_factory=dict)
     mapping: str = "published"
     candidates: int = Field(120, ge=1, le=100_000)
@@ -184,6 +194,11 @@ class Study(Section):
         return self.question
 
     @property
+    def machine_name(self) -> str:
+        """The machine as it was named."""
+        return self.machine if isinstance(self.machine, str) else self.machine.name
+
+    @property
     def limits(self) -> tuple[Constraint, ...]:
         return tuple(map(parse_constraint, self.constraints))
 
@@ -225,7 +240,8 @@ def _as_text(value: Any) -> Any:
 
 def write_study(study: Study, path: Path, command: str = "") -> None:
     """Write a study as a file, as a whole or not at all; the same study is read back."""
-    table = study.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    whole = {} if isinstance(study.machine, str) else {"machine": given_keys(study.machine)}
+    table = study.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={*whole}) | whole
     for key, axis in study.axes.items():
         if axis.values:
             table["axes"][key] = list(axis.values)

@@ -46,7 +46,7 @@ def page_of(result: StudyResult, source: str) -> StudyPage:
     """source: the text of the study file."""
     ranking, study = rank(result), result.study
     return StudyPage(
-        title=study.question or f"A study of {', '.join(study.workloads)} on {study.machine}",
+        title=study.question or f"A study of {', '.join(study.workloads)} on {study.machine_name}",
         facts=_facts(ranking),
         doubted=firing_warnings(result),
         answer=answer(ranking),
@@ -67,7 +67,7 @@ def _provenance(ranking: Ranking) -> list[tuple[str, str]]:
     drawn = f"{counted(draws.count, 'Monte Carlo draw')} with seed {draws.seed}"
     said = [
         ("mimdsim", ", ".join(sorted({str(row["tool_version"]) for row in rows if row.get("tool_version")}))),
-        ("machine", f"{study.machine}: {load_tiled(study.machine).title}"),
+        ("machine", f"{study.machine_name}: {load_tiled(study.machine).title}"),
         ("seeds", f"workloads {named}; points of the study {study.sampling.seed}; {drawn}"),
         ("digest of all points", f"{digests} (of each: column 'digest' of results.csv)"),
         ("beside this page", "results.csv, results.parquet (with the seconds of every source), study.toml"),
@@ -117,7 +117,7 @@ def numbers_table(ranking: Ranking) -> Table:
                 rows.append((name, field_value(field, getattr(part, field, "")), said))
     note = "Values of the machine before the study changed them. Costs of codelets have their kind of source in the "
     note += "table above; docs/model.md describes them."
-    title = f"Numbers of {ranking.study.machine} that are varied or most uncertain"
+    title = f"Numbers of {ranking.study.machine_name} that are varied or most uncertain"
     return table("numbers", title, ("number", "value", "source"), rows, note)
 
 
@@ -127,7 +127,7 @@ def _facts(ranking: Ranking) -> list[str]:
     workloads = ", ".join(names if len(set(study.workloads.values())) > 1 else study.workloads)
     spikes = "recorded spikes" if study.fill is None else f"lists filled to {study.fill:.0%}"
     return [
-        f"{workloads} on {study.machine}",
+        f"{workloads} on {study.machine_name}",
         f"{counted(len(ranking.designs), 'point')}, {study.sampling.kind}",
         f"mapping: {study.mapping}",
         spikes,

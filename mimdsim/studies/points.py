@@ -13,6 +13,7 @@ from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.identity import Input, by_file, changed_files, code_digest, digest_of
 from mimdsim.base.units import counted
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
+from mimdsim.machine.calibrated import machine_digest
 from mimdsim.pipeline import config_digest, descriptions_of
 from mimdsim.pipeline.overrides import load_gpu, load_tiled, parse_value, split_changes
 from mimdsim.studies.description import Study
@@ -84,7 +85,7 @@ class Points:
         self.machine = load_tiled(study.machine)  # reports a GPU before its fields are looked up
         self.workloads: dict[tuple[str, str], tuple[Workload, str, tuple[Input, ...]]] = {}
         self.machines: dict[str, MimdMachine] = {}
-        machines = filter(None, (study.machine, study.reference))
+        machines: tuple[str | MimdMachine, ...] = tuple(filter(None, (study.machine, study.reference)))
         self.described = {name: descriptions_of(None, (name, *study.gpus)) for name in machines}
         first = next(iter(study.workloads))
         self.base = {**self._workload(first, {})[0].model_dump(), **self.machine.model_dump()}
@@ -107,13 +108,14 @@ class Points:
             return []
         return [self._point(name, {}, self.study.reference) for name in self.study.workloads]
 
-    def _point(self, name: str, design: Design, machine: str) -> Point:
+    def _point(self, name: str, design: Design, machine: str | MimdMachine) -> Point:
         for_workload, for_machine = split_changes({**self.study.changes, **design})
         workload, activity, inputs = self._workload(name, for_workload)
         given = self.study
         best = given.candidates if given.mapping == "best" else 0
         settings = [list(given.gpus), given.mapping, best, given.fill, given.training_steps]
         settings += ["inference"] if given.infers else []
+        named = machine if isinstance(machine, str) else machine_digest(machine)
         return Point(
             changes=tuple(design.items()),
             workload=workload,
@@ -125,7 +127,7 @@ class Points:
             infers=given.infers,
             inputs=by_file((*self.described[machine], *inputs)),
             code=code_digest(),
-            asked=digest_of([name, machine, _said({**given.changes, **design}), settings]),
+            asked=digest_of([name, named, _said({**given.changes, **design}), settings]),
         )
 
     def _workload(self, name: str, changes: dict[str, Any]) -> tuple[Workload, str, tuple[Input, ...]]:

@@ -12,7 +12,8 @@ from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.costs.area_power import silicon_profile, tiled_energy
-from mimdsim.costs.exchange_endpoint import busiest_tiles, cycles_of_tiles, host_exposed_seconds, phases_of
+from mimdsim.costs.chip_links import host_exposed_seconds
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Host
@@ -121,7 +122,7 @@ def group_cycles(
                 since_sync[:], first = 0, row
             since_sync += load.busy
             if moved is not None:
-                cycles = cycles_of_tiles(program, moved, machine)
+                cycles = fabric_of(machine).tile_cycles(program, moved)
                 np.maximum.at(exchange[row], group[moved.tiles], cycles * stretch.times)
             row += 1
     np.maximum.at(compute[first], group, since_sync)
@@ -156,7 +157,7 @@ def _superstep_spans(
     program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad], path: Sequence[PathPart]
 ) -> Iterator[Span]:
     """One span per superstep, in program order."""
-    busiest = iter(busiest_tiles(phases_of(program, machine.exchange), machine.exchange))
+    busiest = iter(fabric_of(machine).busiest(program))
     volumes, *_ = _moved_bytes(program)
     rows = zip(program.supersteps(), loads, path, volumes, strict=True)
     for (superstep, times, _), load, part, volume in rows:
@@ -213,10 +214,17 @@ def _energy(
             ("instructions and own memory", "bundle_joules", sum(load.bundles for load in loads)),
             ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
             ("exchange on the chip", "exchange_joules_per_byte", sum(span.bytes_received for span in spans)),
+            ("links between routers", "hop_joules_per_byte", _hop_bytes(program, machine)),
             ("links between chips", "link_joules_per_byte", _moved_bytes(program)[-1]),
             ("host link", "host_joules_per_byte", input_bytes(program)),
         ),
     )
+
+
+def _hop_bytes(program: Program, machine: MimdMachine) -> int:
+    """Bytes times links between routers that they go along, in one run of the program."""
+    times = [times for superstep, times, _ in program.supersteps() if superstep.exchange is not None]
+    return int(fabric_of(machine).hop_bytes(program) @ np.array(times, np.int64))
 
 
 def refuse_other_machine(program: Program, machine: MimdMachine) -> None:
@@ -229,8 +237,7 @@ def refuse_other_machine(program: Program, machine: MimdMachine) -> None:
 
 def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> int:
     """Exchange cycles under the exchange model that is not selected."""
-    other = {"endpoint": "planner"}.get(machine.exchange.model, "endpoint")
-    exchange = machine.exchange.model_copy(update={"model": other})
+    exchange = machine.exchange.model_copy(update={"model": fabric_of(machine).compared_with})
     path = critical_path(program, machine.model_copy(update={"exchange": exchange}), loads)
     return sum(part.exchange for part in path)
 

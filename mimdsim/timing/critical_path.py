@@ -2,7 +2,8 @@
 
 A superstep that moves bytes over links synchronises all chips, once; every turn of a repeat begins with a barrier. With
 sync.scope = "all" every superstep that exchanges does.
-Between barriers chips run on their own, each with the syncs of its own exchanges.
+Between barriers chips run on their own, each with the syncs of its own exchanges. With sync.model = "dataflow" there
+are no barriers on a chip, and the path is the longest over tiles (`timing/dataflow.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.base.cache import PerObject
-from mimdsim.costs.exchange_endpoint import cycles_of_phases, edge_bytes, link_phase_seconds, phases_of
+from mimdsim.base.compressed_columns import wide
+from mimdsim.costs.chip_links import edge_bytes, link_phase_seconds
+from mimdsim.costs.fabric import fabric_of
+from mimdsim.costs.fabric.model import hops_apart, moving_tiles
 from mimdsim.machine import MimdMachine
-from mimdsim.machine.mimd import Links
+from mimdsim.machine.mimd import Chip, Links
 from mimdsim.profile import Span
 from mimdsim.program import Program, Repeat
+from mimdsim.timing.dataflow import longest_path
 from mimdsim.timing.discrete_event import global_exchange_seconds
 from mimdsim.timing.vertex_dispatch import synchronised_chips
 from mimdsim.timing.worker_cycles import SuperstepLoad
@@ -41,6 +46,7 @@ class ExchangeWaits:
 
     exchange, sync int64[supersteps, chips]: of every chip. closes bool[supersteps]: all chips wait for each other,
     which closes a segment; they then take sync_of_all and link int64[supersteps] cycles, and no sync of their own.
+    late int64[supersteps, chips]: what of a sync is waiting for the last tile of the exchange, not the barrier itself.
     """
 
     exchange: np.ndarray
@@ -48,14 +54,25 @@ class ExchangeWaits:
     closes: np.ndarray
     sync_of_all: np.ndarray
     link: np.ndarray
+    late: np.ndarray
 
 
+_HOPS: PerObject[tuple[np.ndarray, int]] = PerObject()
 _LINK_SECONDS: PerObject[np.ndarray] = PerObject()
 
 
 def critical_path(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> tuple[PathPart, ...]:
     """One part per superstep, in program order; their sum is the time of the program on all chips."""
     waiting = exchange_waits(program, machine)
+    if machine.sync.model == "dataflow":
+        all_times = [times for _, times, _ in program.supersteps()]
+        spent, _ = longest_path(program, machine, loads, waiting.sync_of_all, waiting.link)
+        return tuple(
+            PathPart(compute=compute, exchange=exchange, sync=sync, link=link * runs)
+            for (compute, exchange, sync), link, runs in zip(
+                spent.tolist(), waiting.link.tolist(), all_times, strict=True
+            )
+        )
     first, found = 0, []
     for stretch in program.stretches():
         last = first + len(stretch.body)
@@ -89,24 +106,51 @@ def exchange_waits(program: Program, machine: MimdMachine) -> ExchangeWaits:
     """The cycles of the exchanges of all supersteps on `machine`, in program order."""
     (exchanges, synchronised, barriers), sync = _synchronisation(program), machine.sync
     exchange = np.zeros(synchronised.shape, np.int64)
-    exchange[exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
+    exchange[exchanges] = fabric_of(machine).cycles(program)
     link = np.rint(_link_seconds(program, machine.links) * machine.chip.clock_hz).astype(np.int64)
     closes = barriers > 0
-    if program.chips > 1 and sync.scope == "all":
+    if program.chips > 1 and sync.scope == "all" and sync.model != "dataflow":
         closes = closes | exchange.any(axis=1)
         barriers = np.maximum(barriers, 1)
-    every = barriers * machine.barrier_cycles(all_chips=True) + _waits_for_last(
-        machine, exchange.max(axis=1, initial=0) + link
-    )
-    inside = synchronised & (exchange > 0) & ~closes[:, None]
-    own = machine.barrier_cycles(all_chips=False) + _waits_for_last(machine, exchange)
+    barrier, barrier_of_all, _ = _barriers(program, machine)
+    late = _waits_for_last(machine, exchange)
+    late_of_all = _waits_for_last(machine, exchange.max(axis=1, initial=0) + link)
+    inside = synchronised & (exchange > 0) & ~closes[:, None] & (sync.model != "dataflow")
     return ExchangeWaits(
         exchange=exchange,
-        sync=np.where(inside, own, 0),
+        sync=np.where(inside, barrier + late, 0),
         closes=closes,
-        sync_of_all=np.where(closes, every, 0),
+        sync_of_all=np.where(closes, barriers * barrier_of_all + late_of_all, 0),
         link=link,
+        late=np.where(closes[:, None], late_of_all[:, None], late),
     )
+
+
+def _barriers(program: Program, machine: MimdMachine) -> tuple[np.ndarray | int, int, int]:
+    """Cycles of a barrier: on a chip, of every superstep's exchange int64[supersteps, chips], or of any; of all chips;
+    and of one turn of a loop."""
+    several = program.chips > 1
+    if machine.sync.model == "chip":
+        own, every = (machine.barrier_cycles(all_chips=all_chips) for all_chips in (False, True))
+        return own, every, every if several else own
+    chip = machine.chip
+    hops, of_all = _HOPS.get(program, (chip.tiles, chip.grid_columns, chip.grid), lambda: _participants(program, chip))
+    internal = machine.sync.internal_cycles
+    own_by_step = internal + np.rint(machine.sync.hop_cycles * hops).astype(np.int64)
+    every = machine.barrier_cycles(all_chips=True, hops=of_all)
+    turn = 0 if machine.sync.model == "dataflow" else machine.barrier_cycles(all_chips=several, hops=of_all)
+    return own_by_step, every, turn
+
+
+def _participants(program: Program, chip: Chip) -> tuple[np.ndarray, int]:
+    """Hops between the farthest tiles that exchange in every superstep int64[supersteps, chips], and of any chip's that
+    have work at all."""
+    nobody, steps = np.zeros(0, np.int64), [step for step, _, _ in program.supersteps()]
+    groups = [nobody if step.exchange is None else moving_tiles(step.exchange) for step in steps]
+    used = np.zeros(program.tiles, bool)
+    for group in (*groups, *(wide(table.tiles) for step in steps for table in step.tables)):
+        used[group] = True
+    return hops_apart(program, groups, chip), int(hops_apart(program, [np.flatnonzero(used)], chip).max())
 
 
 def _waits_for_last(machine: MimdMachine, exchange: np.ndarray) -> np.ndarray:
@@ -160,7 +204,7 @@ def _crossing_seconds(traffic: np.ndarray, links: Links) -> float:
 
 def loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
     """Control of every repeat, once per timestep: counting on one tile, and the sync that informs the others."""
-    turn = machine.sync.loop_cycles + machine.barrier_cycles(all_chips=program.chips > 1)
+    turn = machine.sync.loop_cycles + _barriers(program, machine)[2]
     turns: dict[Repeat, int] = {}
     phases: dict[Repeat, str] = {}
     for stretch in program.stretches():

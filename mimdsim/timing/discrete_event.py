@@ -16,7 +16,7 @@ import numpy as np
 import simpy
 
 from mimdsim.base.errors import MappingError
-from mimdsim.costs.exchange_endpoint import edge_bytes_per_second, link_start_seconds, moving_bytes
+from mimdsim.costs.chip_links import edge_bytes_per_second, link_start_seconds, moving_bytes
 from mimdsim.machine.mimd import Links
 from mimdsim.machine.topology import next_chips, route_lengths
 
@@ -73,7 +73,7 @@ def global_exchange_seconds(traffic: np.ndarray, links: Links) -> float:
     """Seconds of one global exchange, message by message; 0 when nothing moves.
 
     traffic: int64[chips, chips], bytes from chip `row` to chip `column`; errors as
-    `costs.exchange_endpoint.edge_bytes`. All messages wait for the fixed part and the hops of the longest route. Then
+    `costs.chip_links.edge_bytes`. All messages wait for the fixed part and the hops of the longest route. Then
     every chip asks for all its messages at once (assumed: one DMA for every link out of a chip). A message starts when
     every directed edge of its route is free and holds them all for its bytes over the bandwidth of the slowest of them
     (cut through); none holds an edge while it waits for another, so deadlock is impossible. Of those that could start,

@@ -12,19 +12,11 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import counted
-from mimdsim.costs.exchange_endpoint import (
-    busiest_tile,
-    bytes_by_neighbour,
-    control_cycles,
-    endpoint_cycles,
-    exchange_phases,
-    hop_latency_cycles,
-)
+from mimdsim.costs.fabric import Part, fabric_of
 from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import Given, MimdMachine, tiled_machine
-from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Span
-from mimdsim.program import Exchange, Program, RecordedActivity, Superstep, TileFormula
+from mimdsim.program import Program, RecordedActivity, Superstep, TileFormula
 from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
 from mimdsim.timing.explanation import Context, Explanation, Row, Work, cycles_text
@@ -173,72 +165,33 @@ def exchange_rows(
     times: int,
 ) -> tuple[Row, ...]:
     """here: cycles of one exchange on the tile's chip."""
-    exchange, fabric = superstep.exchange, machine.exchange
-    rows = []
+    exchange, rows = superstep.exchange, []
     if exchange is not None and here:
-        own = _own_part(program, exchange, fabric, tile)
-        phases = exchange_phases(program, [exchange], fabric)
-        way = int(hop_latency_cycles(program, phases, machine)[0, tile // program.tiles_per_chip])
-        phase = here - fabric.fixed_cycles - fabric.route_cycles - way
-        rows += [] if own is None else [own]
-        rows.append(_waiting_row(program, superstep, machine, phase - (int(own.cycles) if own else 0)))
-        rows.append(Row(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles))
-        rows.append(Row(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles))
-        hops = f"{fabric.hop_cycles:g} a hop, as far as its tiles are apart"
-        rows.append(Row(what="way", how=hops, cycles=way))
-    rows = [row.times(times) for row in rows if row.cycles]
+        fabric = fabric_of(machine)
+        if machine.sync.model == "dataflow":
+            own = fabric.tile_cycles(program, exchange)[exchange.tiles == tile]
+            here, said = int(own.sum()), "until it has sent, and what it reads has arrived once all is sent"
+            parts = [Part(what="its part of the exchange", how=said, cycles=here)]
+        else:
+            parts = fabric.explain(program, exchange, tile, here)
+        rows = [Row(**vars(part)).times(times) for part in parts if part.cycles]
     rows.append(Row(what="links between chips", how="bytes over links, by route", cycles=part.link))
     rest = part.exchange - part.link - here * times
-    return _with_other_chips(rows, rest)
+    return _with_others(rows, rest, machine)
 
 
-def _own_part(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> Row | None:
-    """What the tile itself sends and receives in an exchange; None if it takes no part."""
-    at = int(np.searchsorted(exchange.tiles, tile))
-    if at == len(exchange.tiles) or exchange.tiles[at] != tile:
-        return None
-    names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
-    sent, received, pieces_sent, pieces_received = (int(exchange.column(name)[at]) for name in names)
-    saved = int(np.broadcast_to(bytes_by_neighbour(exchange, fabric, program.tiles_per_chip), exchange.tiles.shape)[at])
-    wire_bytes, pieces = max(sent, received - saved), (pieces_sent, pieces_received, fabric)
-    control_takes = float(control_cycles(*pieces))
-    cycles = int(endpoint_cycles(wire_bytes, *pieces))
-    wire = f"{wire_bytes:,} bytes / {fabric.bytes_per_cycle:g} a cycle"
-    control = (
-        f"{counted(pieces_sent, 'piece')} sent x {fabric.send_fragment_cycles:g} + "
-        f"{pieces_received:,} received x {fabric.receive_fragment_cycles:g}"
-    )
-    if control_takes > wire_bytes / fabric.bytes_per_cycle:
-        return Row(what="control of its pieces", how=control, cycles=cycles, note=f"its {wire} take less")
-    note = f"sends {sent:,}, receives {received:,}"
-    note += f", {saved:,} of them over its neighbour's bus" if saved else ""
-    note += f"; control of {control} takes less" if control_takes else ""
-    return Row(what="bytes on its wire", how=wire, cycles=cycles, note=note)
-
-
-def _waiting_row(program: Program, superstep: Superstep, machine: MimdMachine, cycles: int) -> Row:
-    """How long the tile waits for others, or for its turn in the order of messages."""
-    assert superstep.exchange is not None
-    busiest = busiest_tile(program, superstep.exchange, machine.exchange)
-    assert busiest is not None
-    control = f", {busiest.control_cycles:,} cycles of control" if busiest.control_cycles else ""
-    note = f"tile {busiest.tile} has {busiest.wire_bytes:,} bytes on its wire{control}"
-    note += "; messages wait for each other" if machine.exchange.model == "scheduled" else ""
-    return Row(what="waits for the end of the exchange", how=f"{cycles:,}", cycles=cycles, note=note)
-
-
-def sync_rows(machine: MimdMachine, part: PathPart, cycles: int, all_chips: bool, times: int) -> tuple[Row, ...]:
-    """cycles: of one sync of the tile's chip, or of all chips."""
-    barrier = machine.barrier_cycles(all_chips=all_chips)
-    rows = []
+def sync_rows(
+    machine: MimdMachine, part: PathPart, cycles: int, late: int, all_chips: bool, times: int
+) -> tuple[Row, ...]:
+    """cycles: of one sync of the tile's chip, or of all chips, late of them for the last tile of the exchange."""
+    rows, barrier = [], cycles - late
     if cycles:
         what = "barrier of all chips" if all_chips else "barrier of the chip"
         rows.append(Row(what=what, how=f"{barrier}", cycles=barrier).times(times))
-        late = cycles - barrier
         share = f"{machine.sync.exchange_share:g} of the exchange"
         rows.append(Row(what="waits for the last tile", how=f"{late:,}", cycles=late, note=share).times(times))
     rest = part.sync - cycles * times
-    return _with_other_chips(rows, rest)
+    return _with_others(rows, rest, machine)
 
 
 ROUNDING = 1e-9  # relative, of sums in another order
@@ -282,7 +235,7 @@ def explain(
     every = tile_cycles(workers.cycles, plan.beside_of(tile))
     if limited := port_row(compute, int(load.busy[tile]), machine.tile.sram_port_bytes_per_cycle):
         compute.append(limited)
-        every = every + limited.cycles / times
+        every = load.by_tile(Recording(activity))[:, tile - load.first_tile]
     _require_all(compute, int(load.busy[tile]), f"superstep '{found.name}' on tile {tile}")
     shown = _execution(every, times, timestep)
     part = critical_path(program, machine, loads)[number]
@@ -303,9 +256,9 @@ def explain(
         contexts=workers.contexts(shown),
         work=workers.work(shown),
         compute=tuple(compute),
-        waiting=_compute_waiting(load, part, np.broadcast_to(every, times), chip),
+        waiting=_compute_waiting(load, part, np.broadcast_to(every, times), chip, machine),
         exchange=exchange_rows(program, found, machine, part, here, tile, times),
-        sync=sync_rows(machine, part, int(synced), closes, times),
+        sync=sync_rows(machine, part, int(synced), int(waiting.late[number, chip]) if synced else 0, closes, times),
     )
 
 
@@ -355,7 +308,7 @@ def _tile(program: Program, machine: MimdMachine, superstep: Superstep, load: Su
             raise MappingError(f"no tile {tile}: the program has tiles 0 to {program.tiles - 1}")
         return tile
     if not load.busy_cycles and superstep.exchange is not None:
-        busiest = busiest_tile(program, superstep.exchange, machine.exchange)
+        busiest = fabric_of(machine).busiest(program, [superstep.exchange])[0]
         return load.slowest_tile if busiest is None else busiest.tile
     return load.slowest_tile
 
@@ -378,9 +331,13 @@ def _require_all(rows: Sequence[Row], busy: int, where: str) -> None:
         )
 
 
-def _compute_waiting(load: SuperstepLoad, part: PathPart, every: np.ndarray, chip: int) -> tuple[Row, ...]:
+def _compute_waiting(
+    load: SuperstepLoad, part: PathPart, every: np.ndarray, chip: int, machine: MimdMachine
+) -> tuple[Row, ...]:
     """The difference between the tile's own cycles and what the superstep adds to the longest sum since the last
     sync."""
+    if machine.sync.model == "dataflow":
+        return _with_others((), float(part.compute - every.sum()), machine)
     added = load.cycles_by_execution[:, chip]
     more = added - every
     rows = (
@@ -395,10 +352,13 @@ def _compute_waiting(load: SuperstepLoad, part: PathPart, every: np.ndarray, chi
             cycles=float(more[more < 0].sum()),
         ),
     )
-    return _with_other_chips(rows, float(part.compute - added.sum()))
+    return _with_others(rows, float(part.compute - added.sum()), machine)
 
 
-def _with_other_chips(rows: Iterable[Row], cycles: float) -> tuple[Row, ...]:
-    """The rows that have cycles, with one for what other chips add."""
+def _with_others(rows: Iterable[Row], cycles: float, machine: MimdMachine) -> tuple[Row, ...]:
+    """The rows that have cycles, with one for what other chips add, or other tiles on the longest path."""
     others = Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=cycles)
+    if machine.sync.model == "dataflow":
+        how = "the longest path over tiles counts: what it takes here, less this tile's own"
+        others = Row(what="longest path", how=how, cycles=cycles)
     return tuple(row for row in (*rows, others) if row.cycles)

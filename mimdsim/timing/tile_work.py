@@ -16,9 +16,10 @@ from mimdsim.program.vertex_boxes import boxes_of
 from mimdsim.timing.extents import Extents, split_extents
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.static_plan import straight_line_plans
-from mimdsim.timing.tile_classes import PlacedTable, counter_of
-from mimdsim.timing.tile_cycles import TileIssue, tile_cycles
+from mimdsim.timing.tile_classes import PlacedTable
+from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.vertex_dispatch import SuperstepPlacement, superstep_placements, table_flops
+from mimdsim.timing.worker_cycles import tile_turns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,12 +166,10 @@ def cycles_in_timesteps(
         if len(stretch.timesteps) != every or every == 1:
             continue
         for index, plan in enumerate(planned.plans):
-            workers, placement = plan.workers[None], plan.placement
-            if placement.counting is not None:
-                cycles = counter_of(placement.counting, planned.times, recording, issue)(range(planned.times))
-                workers = cycles[chosen][:, placement.counting.row_of]  # by timestep, in whichever order they run
-            row = np.zeros((len(chosen), program.tiles), np.int64)
-            row[:, placement.first : placement.first + placement.tiles] = np.rint(tile_cycles(workers, plan.beside))
+            row, placement = np.zeros((len(chosen), program.tiles), np.int64), plan.placement
+            busy = tile_turns(plan, planned.times, issue, recording)  # by timestep, in whichever order they run
+            busy = busy[chosen] if len(busy) > 1 else busy
+            row[:, placement.first : placement.first + placement.tiles] = busy
             numbers.append(first + index)
             found.append(row)
     columns = np.array(found, np.int64).reshape(len(numbers), len(chosen), program.tiles)

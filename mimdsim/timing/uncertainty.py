@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mimdsim.base.units import has_own_share, kind_of, uncertainty
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Doubt
 from mimdsim.program import Program
 from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
 from mimdsim.timing.worker_cycles import SuperstepLoad
 
-EXCHANGE_KIND = "derived"  # the endpoint model is measured, its fixed part derived from profiles
+LINK_KIND = "derived"
 SYNC_KIND = "derived"
 LOOP_KIND = "assumed"
 ARRANGING, ARRANGING_NUMBER = "arranging rows", "exchange.arrange_fragment_bundles"
@@ -59,8 +60,8 @@ def uncertain_parts(
             cycles[name, kind] += part.compute * share
     waits = _waits(path, loops)
     for name, kind, wait in (
-        (f"exchange on the chip, {machine.exchange.model} model", EXCHANGE_KIND, "exchange"),
-        ("exchange over links", EXCHANGE_KIND, "link"),
+        (f"exchange on the chip, {machine.exchange.model} model", fabric_of(machine).kind, "exchange"),
+        ("exchange over links", LINK_KIND, "link"),
         ("sync, a share of the exchange" if machine.sync.exchange_share else "sync", SYNC_KIND, "sync"),
         ("loop control", LOOP_KIND, "loops"),
     ):

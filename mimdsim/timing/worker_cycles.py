@@ -9,9 +9,10 @@ on spikes (`mimdsim.timing.static_plan`) is kept for other activities too.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -48,6 +49,11 @@ class SuperstepLoad:
     flops: int
     parts: tuple[tuple[str, str, float], ...]
     bundles: int = 0
+    by_tile: Callable[[Recording], np.ndarray] = lambda _: np.zeros((1, 0), np.int64)
+    """int64[times or 1, tiles from first_tile on]: busy cycles of every execution, by timestep; one if all are
+    equal. Of the recording of the activity that the load was made with."""
+    activity: Callable[[], RecordedActivity | None] = lambda: None
+    """The activity, as long as others keep it."""
 
     @cached_property
     def cycles(self) -> int:
@@ -110,7 +116,7 @@ def _loads_of(program: Program, line: StraightLinePlan, recording: Recording, is
                 busy[index][own] = line.plans[index].cycles(own) * line.times
     _add_data_dependent(program, line, recording, issue, cycles, busy)
     return [
-        _load(program, line, plan, recording, issue.compiled_dual_issue, cycles[index], busy[index])
+        _load(program, line, plan, recording, issue, cycles[index], busy[index])
         for index, plan in enumerate(line.plans)
     ]
 
@@ -154,16 +160,28 @@ def _add_data_dependent(
                 before = after
 
 
+def tile_turns(plan: SuperstepPlan, times: int, issue: TileIssue, recording: Recording) -> np.ndarray:
+    """int64[times or 1, tiles of the superstep]: as `SuperstepLoad.by_tile`."""
+    workers, counting = plan.workers[None], plan.placement.counting
+    if counting is not None:
+        workers = counter_of(counting, times, recording, issue)(range(times))[:, counting.row_of]
+    whole: np.ndarray = np.rint(tile_cycles(workers, plan.beside)).astype(np.int64)
+    return whole
+
+
 def _load(
     program: Program,
     line: StraightLinePlan,
     plan: SuperstepPlan,
     recording: Recording,
-    dual_issue: float,
+    issue: TileIssue,
     cycles: np.ndarray,
     busy: np.ndarray,
 ) -> SuperstepLoad:
-    weights = {part: weight * line.times for part, weight in plan.weights.items()}
+    weights, dual_issue = (
+        {part: weight * line.times for part, weight in plan.weights.items()},
+        issue.compiled_dual_issue,
+    )
     for part, term in plan.counted_weights:
         weights[part] += term.bundles(dual_issue) * recording.total(term, line.times)
     flops = plan.placement.flops * line.times
@@ -180,4 +198,6 @@ def _load(
         flops=round(flops),
         parts=tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight),
         bundles=round(whole),
+        by_tile=partial(tile_turns, plan, line.times, issue),
+        activity=weakref.ref(recording.activity),
     )

@@ -27,6 +27,7 @@ from mimdsim.validation.products import TILED_PRODUCTS
 from mimdsim.validation.reference_table import Asked, ReferenceTable, Row
 from mimdsim.validation.silicon.gather import GATHERS
 from mimdsim.validation.silicon.loops import LOOPS
+from mimdsim.validation.silicon.transfers import MEMORY, TRANSFERS
 from mimdsim.validation.silicon.vertices import TILE_VERTICES
 from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS
 from mimdsim.validation.stencil.blur import STENCIL_PHASES
@@ -153,6 +154,8 @@ FORMATS: tuple[ReferenceTable, ...] = (
     TILE_VERTICES,
     LOOPS,
     GATHERS,
+    TRANSFERS,
+    MEMORY,
     CHIPS,
     EVENT_DRIVEN,
     GPU_STEPS,

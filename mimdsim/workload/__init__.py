@@ -1,9 +1,9 @@
 """The network to train and the data to train it on."""
 
+from mimdsim.base.user_code import allow_code
 from mimdsim.workload.data.dataset import SpikeDataset, input_shape, open_dataset
 from mimdsim.workload.description.mapping import MappingOptions, Split, write_mapping_file
 from mimdsim.workload.description.network import capacities_of, filled_activity, network_of
-from mimdsim.workload.description.neuron import allow_code
 from mimdsim.workload.description.unread import unread_keys
 from mimdsim.workload.description.workload import Workload, find_workload, inputs_of, list_workloads, load_workload
 from mimdsim.workload.interchange.own_events import from_events

@@ -64,11 +64,11 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     learning = {name for name, each in module.named_parameters() if each.requires_grad}
     assert {parameter for parameter, *_ in links if parameter in learning} == set(double)
     assert set(network.trained) == {array for parameter, array, *_ in links if parameter in learning}
-    for parameter, array, transposed, row, _ in links:
+    for parameter, array, transposed, row, norm in links:
         if parameter not in learning:
             continue
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
-        every = (zoo.as_here(each[parameter], transposed, mine) for each in (double, single))
+        every = (zoo.as_here(each[parameter], transposed, mine, norm) for each in (double, single))
         wanted, rounded = (each[row : row + len(mine)] for each in every)
         assert np.abs(wanted).max() > 0
         assert off(rounded, wanted) < 1e-4, array  # else nothing would be held against anything
@@ -150,6 +150,30 @@ def test_neurons_of_spikingjelly_that_never_spike_are_read_as_the_module_reads_t
 
     made = frameworks.from_torch(Read(), SPIKES)
     assert (made.network.output, made.training.reading) == ("membrane", reading)
+
+
+@pytest.mark.parametrize("mode", ["s", "m"])
+def test_neurons_of_spikingjelly_that_never_reach_their_threshold_are_read_by_their_potential(mode: str) -> None:
+    import mimdsim
+
+    class Read(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(zoo.INPUTS, 8), zoo.neuron.LIFNode(step_mode=mode), nn.Linear(8, 4))
+            self.last = zoo.neuron.LIFNode(v_threshold=1e9, step_mode=mode, store_v_seq=mode == "m")
+
+        def forward(self, x: Any) -> Any:
+            self.last(self.net(x))
+            return self.last.v_seq if mode == "m" else self.last.v
+
+    torch.manual_seed(0)
+    module = Read()
+    module.net[0].weight.data.mul_(6)
+    made = frameworks.from_torch(module, SPIKES, timesteps=zoo.TIMESTEPS if mode == "s" else None)
+    assert (made.network.output, made.network.reset, made.training.reading) == ("membrane", ("zero", "none"), "sum")
+    zoo.functional.reset_net(module)
+    wanted = module(SPIKES).sum(0) if mode == "m" else sum(map(module, SPIKES))
+    assert torch.allclose(mimdsim.torch_function(made, "tiny")(SPIKES), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("reset", [None, 0.0])
@@ -266,13 +290,75 @@ def called_twice() -> Any:
     return nn.Sequential(nn.Linear(zoo.INPUTS, zoo.INPUTS), cell, nn.Linear(zoo.INPUTS, zoo.INPUTS), cell)
 
 
+def parametrized() -> Any:
+    """Dale's law."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(zoo.INPUTS, 4), snn.Leaky(beta=0.9))
+    torch.nn.utils.parametrize.register_parametrization(net[1], "weight", nn.ReLU())
+    return net
+
+
+class OfSizes(zoo.Loop):  # type: ignore[misc, name-defined]
+    """Dale's law by hand."""
+
+    def __init__(self) -> None:
+        super().__init__(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
+
+    def forward(self, x: Any) -> Any:
+        return torch.stack(
+            [self.lif2(self.lif1(step @ self.fc1.weight.abs().T)[0] @ self.fc2.weight.T)[0] for step in x]
+        )
+
+
+class DetachNet(nn.Module):  # type: ignore[misc, name-defined]
+    """SpikingJelly's truncated backpropagation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.LIFNode())
+
+    def forward(self, x: Any) -> Any:
+        out = []
+        for t, step in enumerate(x):
+            if t == 7:
+                zoo.functional.detach_net(self.net)
+            out.append(self.net(step))
+        return torch.stack(out)
+
+
+def hooked_weight() -> Any:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(zoo.INPUTS, 4), snn.Leaky(beta=0.9))
+    net[1].weight.register_hook(lambda gradient: 0.5 * gradient)
+    return net
+
+
+class PartOfParameter(nn.Module):  # type: ignore[misc, name-defined]
+    """A decay of every timestep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.conduct = nn.Linear(zoo.INPUTS, 4), nn.Parameter(torch.full((zoo.TIMESTEPS,), 0.5))
+
+    def forward(self, x: Any) -> Any:
+        v, out = 0.0, []
+        for t in range(len(x)):
+            v = self.conduct[t] * v + self.fc(x[t])
+            out.append(v)
+        return torch.stack(out)
+
+
 REFUSED = {
     "'tied.weight' is shared by several layers": Tied,
     "reads nothing but itself": called_twice,
     "(PSN) is not among the layers that run here; nearest: spikingjelly LIFNode": lambda: zoo.FirstOf(
         nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.PSN(T=zoo.TIMESTEPS))
     ),
-    "(LILinearCell) is not among the layers": lambda: nn.Sequential(zoo.norse.LILinearCell(zoo.INPUTS, 4)),
+    "(PopulationEncoder) is not among the layers that run here; nearest: encode the example": lambda: nn.Sequential(
+        zoo.norse.PopulationEncoder(3), nn.Flatten(2), nn.Linear(3 * zoo.INPUTS, 4), snn.Leaky(beta=0.9)
+    ),
+    "'1.weight' has a hook on its gradient": hooked_weight,
+    "a state that neurons keep is detached": DetachNet,
+    "'1' (ParametrizedLinear) computes its weights of others": parametrized,
+    "multiplies by what 'abs' made of 'fc1.weight'": OfSizes,
     "'1' (Dropout1d) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
         nn.Dropout1d(0.2)
     ),
@@ -305,9 +391,10 @@ REFUSED = {
     "no neurons of snntorch, norse or spikingjelly": lambda: nn.Sequential(nn.Linear(zoo.INPUTS, 4)),
     "surrogate gradient is none of": lambda: loop(snn.Leaky(beta=0.9, spike_grad=zoo.surrogate.SFS(slope=5, B=2))),
     "(SLSTM) is not among the layers": lambda: nn.Sequential(snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)),
-    "'1' (QIFNode) is not among the layers that run here": lambda: nn.Sequential(
-        nn.Linear(zoo.INPUTS, 4), zoo.neuron.QIFNode()
+    "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
+        nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),
+    "neurons that are written out have no 'part of conduct'": PartOfParameter,
 }
 
 
@@ -367,7 +454,13 @@ def test_a_trained_network_goes_back_into_its_module() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["skip, side by side", "excitatory and inhibitory", "input and own spikes in one matrix"]
+    "name",
+    [
+        "skip, side by side",
+        "excitatory and inhibitory",
+        "inhibition that is subtracted",
+        "input and own spikes in one matrix",
+    ],
 )
 def test_arrays_that_share_a_matrix_go_back_into_it(name: str) -> None:
     import mimdsim

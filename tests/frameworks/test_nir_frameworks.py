@@ -238,18 +238,19 @@ def test_graphs_are_read_as_nirtorch_runs_them_with_snntorch(tmp_path: Path, nam
     np.testing.assert_array_equal(got[-1], np.stack(expected))
 
 
-# nir 1.0.8 infers types by the kernel's height alone
+# nir 1.0.8 infers types by the kernel's height alone, and takes the channels that a group reads for all
 @pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if name != "strided"])
 def test_what_is_written_of_planes_is_read_by_the_package(name: str, tmp_path: Path) -> None:
     network, weights = written(CONVOLUTIONS[name], tmp_path / "net.nir")
-    graph = nir.read(tmp_path / "net.nir")
+    graph = nir.read(tmp_path / "net.nir", type_check="groups" not in name)
     first = network.layers[0].convolution
     assert first is not None
     found = next(node for node in graph.nodes.values() if isinstance(node, nir.Conv2d))
-    assert found.weight.shape == (first.channels, first.read.channels, *first.window.kernel)
+    assert found.weight.shape == (first.channels, first.read.channels // first.groups, *first.window.kernel)
     for key in ("stride", "padding", "dilation"):
         assert tuple(np.broadcast_to(getattr(found, key), 2)) == getattr(first.window, key)
-    module = torch.nn.Conv2d(first.read.channels, first.channels, first.window.kernel)
+    assert found.groups == first.groups
+    module = torch.nn.Conv2d(first.read.channels, first.channels, first.window.kernel, groups=first.groups)
     expected = weights["w.hidden0"].T.reshape(module.weight.shape) * 0.3
     np.testing.assert_allclose(found.weight, expected, rtol=1e-5, atol=1e-7)
     neurons = next(node for node in graph.nodes.values() if isinstance(node, nir.LIF))
@@ -279,14 +280,14 @@ def test_snntorch_runs_planes_that_are_written(tmp_path: Path, name: str) -> Non
     np.testing.assert_allclose(got, np.stack(expected), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("padding", ["same", "valid", 1, (1, 2)])
-def test_convolutions_of_the_package_are_those_of_pytorch(tmp_path: Path, padding: Any) -> None:
-    module = settled(torch.nn.Conv2d(2, 3, (3, 5), padding=padding))
+@pytest.mark.parametrize(("padding", "groups"), [("same", 1), ("valid", 1), (1, 1), ((1, 2), 1), (1, 2)])
+def test_convolutions_of_the_package_are_those_of_pytorch(tmp_path: Path, padding: Any, groups: int) -> None:
+    module = settled(torch.nn.Conv2d(2, 3 * groups, (3, 5), padding=padding, groups=groups))
     weight, bias = module.weight.detach().numpy(), module.bias.detach().numpy()
     source = nm.spike_trains(1, 2 * 6 * 7).reshape(2, 6, 7)
     expected = module(torch.tensor(source, dtype=torch.float32)).detach().numpy()
     threshold = np.zeros(expected.shape)
-    sides = {"stride": 1, "padding": padding, "dilation": 1, "groups": 1}
+    sides = {"stride": 1, "padding": padding, "dilation": 1, "groups": groups}
     nodes = {
         "input": nir.Input(np.array([2, 6, 7])),
         "c": nir.Conv2d(input_shape=(6, 7), weight=weight, bias=bias, **sides),

@@ -27,14 +27,14 @@ class Loop(nn.Module):  # type: ignore[misc, name-defined]
     """Neurons with a reset of one's own, and a read-out that leaks. reset(v, spikes): what is left of the potential;
     current(module, step, spikes); ends(list of what the read-out is in every timestep); start: of the potential."""
 
-    def __init__(self, reset: Any = None, current: Any = None, ends: Any = torch.stack, start: float = 0.0):
+    def __init__(self, reset: Any = None, current: Any = None, ends: Any = torch.stack, start: Any = 0.0):
         super().__init__()
         self.fc1, self.fc2 = nn.Linear(zoo.INPUTS, zoo.HIDDEN), nn.Linear(zoo.HIDDEN, zoo.CLASSES)
         self.reset, self.ends, self.start = reset or (lambda v, z: v - z.detach()), ends, start
         self.current = current or (lambda module, step, _: module.fc1(step))
 
     def forward(self, x: Any) -> Any:
-        v = torch.full((x.shape[1], zoo.HIDDEN), self.start, dtype=x.dtype)
+        v = torch.zeros(x.shape[1], zoo.HIDDEN, dtype=x.dtype) + self.start
         spikes, y, out = torch.zeros_like(v), 0.0, []
         for step in x:
             v = 0.9 * v + self.current(self, step, spikes)
@@ -89,6 +89,8 @@ READ = {
     "divided by states": {"reset": lambda v, z: torch.sub(v, z, alpha=0.5) / (1 + z + v.abs())},
     "a bias by hand": {"current": biased},
     "refractory": {"current": refractory},
+    "states that begin elsewhere": {"start": 0.25},
+    "and are made of their reset": {"start": -0.25, "reset": lambda v, z: torch.where(z > 0, -0.25, v)},
 }  # fmt: skip
 
 
@@ -204,8 +206,19 @@ def sliced(v: Any) -> Any:
     return v
 
 
+class Truncated:
+    """A reset that lets no gradient through in one timestep, as truncated backpropagation does."""
+
+    calls = 0
+
+    def __call__(self, v: Any, z: Any) -> Any:
+        self.calls += 1
+        return v.detach() - z if self.calls % zoo.TIMESTEPS == 7 else v - z
+
+
 REFUSED = {
-    "make values that are off by 0.0009": {"start": 0.001},
+    "leave out gradients in timestep 6 or in the last one, and not in both": {"reset": Truncated()},
+    "make values that are off by 0.0009": {"start": torch.linspace(0.0, 0.001, zoo.HIDDEN)},
     "'softplus' of it is not read; what is: docs/pytorch.md": {"reset": lambda v, z: functions.softplus(v) - z},
     "'OfTwo' of it is not read": {"reset": OfTwo.apply},
     "'half' of it is not read": {"reset": lambda v, z: v - z.half().to(v.dtype)},

@@ -98,6 +98,13 @@ def test_options_are_read(case: tuple[Any, Window, Pool | None]) -> None:
     assert convolution == Convolution(planes=INPUT, window=expected, channels=3, after=after)
 
 
+def test_groups_are_read() -> None:
+    plain = Convolution(planes=INPUT, window=window(3), channels=4, groups=2)
+    assert first(chain(nn.Conv2d(2, 4, 3, groups=2), outputs=64)) == plain
+    line = Convolution(planes=Planes(channels=2, height=1, width=9), window=window(1, 3), channels=4, groups=2)
+    assert first(chain(nn.Conv1d(2, 4, 3, groups=2), outputs=28), spikes(2, 9)) == line
+
+
 class Loop(nn.Module):  # type: ignore[misc, name-defined]
     """A convolution and a linear layer, with functions on the way."""
 
@@ -263,7 +270,6 @@ def reading_planes(*layers: Any) -> Any:
 
 
 REFUSED = {
-    "'0' (Conv2d) has groups=2; nearest: groups=1": lambda: chain(nn.Conv2d(2, 4, 3, groups=2), outputs=64),
     "has padding_mode='circular'; nearest: padding_mode='zeros'": conv(padding=1, padding_mode="circular"),
     "has padding='same' that differs from side to side; nearest: an odd kernel": lambda: chain(
         nn.Conv2d(2, 3, 2, padding="same"), outputs=108
@@ -435,7 +441,12 @@ def test_a_layer_that_never_spikes_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kernel"), [("convolutions as functions", "w1"), ("snntorch in one dimension", "1.weight")]
+    ("name", "kernel"),
+    [
+        ("convolutions as functions", "w1"),
+        ("snntorch in one dimension", "1.weight"),
+        ("snntorch, depthwise and pointwise convolutions", "0.weight"),
+    ],
 )
 def test_trained_weights_go_back_in_their_own_shape(name: str, kernel: str) -> None:
     network = zoo.ZOO[name]

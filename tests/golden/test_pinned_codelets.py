@@ -106,6 +106,9 @@ def families() -> dict[str, list[Codelet]]:
         )
     ]
     found["products"] += [products.block_product(kind, direct, 16, 8, 16) for kind in KINDS for direct in (True, False)]
+    found["products"] += [
+        products.block_product(kind, False, 16, 8, 16, True, turned) for kind in KINDS for turned in (False, True)
+    ]
     found["matrix and vector"] = [
         matrix_vector.PLACE, *matrix_vector.DOT_PRODUCT.values(), *matrix_vector.ROW_SUM.values(),
     ]  # fmt: skip

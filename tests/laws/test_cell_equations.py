@@ -218,6 +218,16 @@ def test_a_workload_has_neurons_of_its_own() -> None:
         load_workload("digits", changed(cells=square))
 
 
+def test_equations_without_a_spike_send_their_value() -> None:
+    """In a hidden layer they are cells, although they are affine; where they are read last, a linear neuron."""
+    mean = {"mean": {"equations": ["output = 0.9 * output[t-1] + I"]}}
+    keys = {"cells": mean, "neuron": "mean", "neuron_parameters": {}, "output": "membrane"}
+    network = network_of(load_workload("digits", changed(spikes="dense", **keys)))
+    assert [layer.cell is not None for layer in network.layers] == [True, True, False]
+    with pytest.raises(DescriptionError, match="cells send no lists: set"):
+        load_workload("digits", changed(**keys))
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [

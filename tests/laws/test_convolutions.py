@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gpu_execution import execute
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from networks import ADAM, SEEDS, SMALL, compiled, executed, given_values, interpreted, relative_error, small_network
 from test_array_lowering import assert_agree
@@ -17,14 +17,14 @@ from test_array_lowering import assert_agree
 import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.execution import Executor
-from mimdsim.gpu import STRATEGIES
+from mimdsim.gpu import STRATEGIES, time_on_gpu
 from mimdsim.gpu.kernels import Product
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import SpikingNetwork, inference_graph, interpret, training_graph
 from mimdsim.graph.convolution import POOLS, Convolution, Planes, Pool, Window
 from mimdsim.graph.layer import Source
 from mimdsim.graph.neuron_models import neuron_of
-from mimdsim.machine import load_machine
+from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.workload import MappingOptions, load_workload, network_of
 
 INPUT = Planes(channels=2, height=6, width=6)
@@ -65,6 +65,12 @@ CHAINS = {
     "of the input": (replace(PLAIN, before=pooled("max"), window=Window(kernel=(2, 2))),),
     "overlapping": (replace(PLAIN, after=pooled("max", 3, stride=(1, 1), padding=(1, 1))),),
     "whole": (PLAIN, after(PLAIN, 3, 5, before=pooled("sum", 2, stride=(1, 1)))),
+    "depthwise": (PLAIN, after(PLAIN, 3, 6, groups=3)),
+    "two groups": (replace(PLAIN, channels=6, groups=2),),
+    "groups, pool before": (PLAIN, after(PLAIN, 2, 6, groups=3, before=pooled("average"))),
+    "groups, pool after": (replace(PLAIN, channels=4, groups=2, after=pooled("max")),),
+    "groups of one tap": (PLAIN, after(PLAIN, 1, 3, groups=3)),
+    "groups of all places": (PLAIN, after(PLAIN, 4, 6, groups=3)),
 }
 
 
@@ -130,7 +136,7 @@ def test_layers_without_convolutions_read_planes_side_by_side() -> None:
 
 
 @st.composite
-def chains(draw: st.DrawFn) -> tuple[Convolution, ...]:
+def chains(draw: st.DrawFn, most_groups: int = 1) -> tuple[Convolution, ...]:
     """One or two convolutions of any window that fits, with or without pools."""
 
     def window(planes: Planes, *, of_pool: bool = False) -> Window:
@@ -144,11 +150,18 @@ def chains(draw: st.DrawFn) -> tuple[Convolution, ...]:
         return Pool(kind=kind, window=window(planes, of_pool=True)) if kind else None
 
     found: list[Convolution] = []
-    planes = Planes(channels=draw(st.integers(1, 3)), height=draw(st.integers(1, 7)), width=draw(st.integers(1, 7)))
+    planes = Planes(
+        channels=draw(st.integers(1, max(3, most_groups))),
+        height=draw(st.integers(1, 7)),
+        width=draw(st.integers(1, 7)),
+    )
     for _ in range(draw(st.integers(1, 2))):
         before = pool(planes)
         read = before.over(planes) if before else planes
-        plain = Convolution(planes=planes, window=window(read), channels=draw(st.integers(1, 4)), before=before)
+        divisors = [each for each in range(most_groups, 0, -1) if planes.channels % each == 0]
+        groups = draw(st.sampled_from(divisors)) if most_groups > 1 else 1
+        over, made = window(read), groups * draw(st.integers(1, max(1, 4 // groups)))
+        plain = Convolution(planes=planes, window=over, channels=made, before=before, groups=groups)
         found.append(replace(plain, after=pool(plain.made)))
         planes = found[-1].result
     return tuple(found)
@@ -163,6 +176,23 @@ def test_any_convolutions_run_as_they_are_meant(examples: int) -> None:
         values = given_values(network, seed)
         made, expected = compiled(network, tiles=tiles), interpreted(network, values)
         assert_agree(executed(made, values), expected)
+
+    holds()
+
+
+@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
+def test_any_groups_run_as_they_are_meant(examples: int) -> None:
+    """Also on fewer tiles than there are groups."""
+
+    @settings(SMALL, max_examples=examples)
+    @given(chain=chains(most_groups=4), seed=SEEDS, batch=st.integers(1, 9), tiles=st.integers(1, 30))
+    def holds(chain: tuple[Convolution, ...], seed: int, batch: int, tiles: int) -> None:
+        network = network_of_planes(*chain, batch=batch, timesteps=3, bias=True)
+        values = given_values(network, seed)
+        expected = interpreted(network, values)
+        # where hardly anything fires, errors of samples and timesteps cancel: much of what is left is rounding
+        assume(all(not gradient.any() or np.abs(gradient).max() > 1e-6 for gradient in expected.gradients.values()))
+        assert_agree(executed(compiled(network, tiles=tiles), values), expected)
 
     holds()
 
@@ -206,6 +236,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "kind": (lambda: pooled("median"), "pool 'median' is not a valid choice"),
     "padding": (lambda: pooled("max", 2, padding=(2, 2)), "at most half of it is padding"),
     "dilation": (lambda: pooled("max", 2, dilation=(2, 2)), "neighbours in a pool are next to each other"),
+    "groups read": (lambda: replace(PLAIN, channels=6, groups=3), "groups = 3 do not divide the 2 channels .* reads"),
+    "groups made": (lambda: replace(PLAIN, groups=2), "groups = 2 do not divide the 3 channels .* makes evenly"),
+    "no groups": (lambda: replace(PLAIN, groups=0), "groups = 0 do not divide"),
     "zero": (lambda: Window(kernel=(0, 1)), "kernel .* at least 1 is needed"),
     "recurrence": (lambda: network_of_planes(PLAIN, recurrence="all_to_all"), "has no synapses onto itself"),
 }
@@ -226,7 +259,7 @@ def test_planes_must_be_those_that_are_read() -> None:
 
 
 @pytest.mark.parametrize("strategy", sorted(name for name, each in STRATEGIES.items() if not each.lists))
-@pytest.mark.parametrize("chain", ["two", "strided", "max after", "sum before"])
+@pytest.mark.parametrize("chain", ["two", "strided", "max after", "sum before", "depthwise", "two groups"])
 def test_every_gpu_strategy_does_what_convolutions_mean(chain: str, strategy: str) -> None:
     network = network_of_planes(*CHAINS[chain])
     if strategy == "persistent":
@@ -259,6 +292,15 @@ def test_a_convolution_on_a_gpu_is_one_product_that_gathers_its_patches() -> Non
     assert last.convolution is None  # reads all there is
     kinds = {kind for kernel in program.kernels for kind in kernel.op.split("+")}
     assert not kinds & {"unfold", "fold"}
+
+
+def test_groups_on_a_gpu_are_called_a_guess() -> None:
+    gpu = load_machine("a100")
+    assert isinstance(gpu, GpuMachine)
+    for chain, said in (("two", False), ("depthwise", True)):
+        graph = training_graph(network_of_planes(*CHAINS[chain]))
+        profile = time_on_gpu(graph, gpu, strategy="hoisted", precision="fp16")
+        assert said == any("guess" in each.source for each in profile.assumptions if "groups" in each.name)
 
 
 DESCRIBED = """
@@ -317,6 +359,7 @@ def test_a_description_of_convolutions_runs(described: Path) -> None:
 
 
 BAD_KEYS = {
+    "network.convolutions.hidden1.groups": (2, "network.convolutions.hidden1: groups = 2 do not divide the 3 channels"),
     "network.hidden": ([13, 8], r"its convolution makes planes of 3 x 2 x 2, 12 neurons; network.hidden\[0\] must be"),
     "network.convolutions.hidden0.planes": ([2, 6, 5], "planes of 2 x 6 x 5 are 60 inputs, the data have 72"),
     "network.convolutions.hidden1.planes": ([3, 2, 2], "planes are those of the layer that it reads; leave them out"),
@@ -360,7 +403,13 @@ def test_a_mapping_of_convolutions_is_checked(described: Path) -> None:
         "network.convolutions.hidden1.pool_before": {"kind": "sum", "size": 2, "stride": 1},
         "network.convolutions.hidden1.kernel": 1,
     }
-    for changes in (pools, {"network.dropout": 0.5, "network.dropout_per": "sequence"}):
+    groups = {
+        "network.hidden": [16, 8],
+        "network.convolutions.hidden0.channels": 4,
+        "network.convolutions.hidden0.groups": 2,
+        "network.convolutions.hidden1.groups": 4,
+    }
+    for changes in (pools, groups, {"network.dropout": 0.5, "network.dropout_per": "sequence"}):
         workload = load_workload(described, changes)
         machine = load_machine("tiny", {"chip.tiles": 16})
         found = mimdsim.check(workload, machine, strict=True).findings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from networks import MAPPINGS, SMALL, networks, small_network
 
 from mimdsim.compiler import Compiled, compile_graph, plan_exchanges
-from mimdsim.costs.exchange_endpoint import endpoint_cycles
+from mimdsim.costs.fabric.endpoint import Endpoint, Planner
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import memory_profile
@@ -103,14 +103,14 @@ BYTES = st.lists(st.integers(0, 10_000), min_size=4, max_size=4).map(np.array)
 def test_more_bytes_or_fragments_never_cost_a_tile_less(
     columns: list[np.ndarray], which: int, more: np.ndarray
 ) -> None:
-    for model in ("endpoint", "planner"):
-        fabric = machine(*ONE, exchange__model=model).exchange
+    for model in (Endpoint, Planner):
+        fabric = model(machine(*ONE))
         sent, received, pieces_sent, pieces_received = columns
-        before = endpoint_cycles(np.maximum(sent, received), pieces_sent, pieces_received, fabric)
+        before = fabric.end_cycles(np.maximum(sent, received), pieces_sent, pieces_received)
         sent, received, pieces_sent, pieces_received = (
             column + more * (index == which) for index, column in enumerate(columns)
         )
-        assert (endpoint_cycles(np.maximum(sent, received), pieces_sent, pieces_received, fabric) >= before).all()
+        assert (fabric.end_cycles(np.maximum(sent, received), pieces_sent, pieces_received) >= before).all()
 
 
 # ---- a better machine

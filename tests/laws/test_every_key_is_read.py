@@ -57,7 +57,7 @@ OTHER: dict[str, dict[str, Any]] = {  # another value than by default and than i
         "neurons_per_tile": 4, "neurons_unit": 4, "reserved_tiles": 2, "tiles": 100, "weight_gradient_replicas": 3,
         "reduce_exponent": 0.3, "reduce_group": 2, "state_gradient": "per_batch", "id_bytes": 2, "value_bytes": 2,
         "spike_exchange": "dense", "selection_tiles": "last", "dense_neurons": "traced", "reduce_rule": "even",
-        "stash": "every:4", "split": {"hidden0": {"batch": 2}}, "program": "best",
+        "strip_columns": 4, "stash": "every:4", "split": {"hidden0": {"batch": 2}}, "program": "best",
     },
 }  # fmt: skip
 ELSEWHERE = {  # keys that are tried in other tests, or of which one value cannot be another's here

@@ -12,6 +12,7 @@ from networks import Given, assert_same_bits, compiled, executed, given_values, 
 from test_array_lowering import assert_agree as assert_dense_agree
 from test_chips import compiled as compiled_on_chips
 from test_delays import DENSE, delayed
+from test_dropout import drawn, dropping
 from test_gpu_execution import assert_same_training_step
 from test_wiring import assert_agrees
 
@@ -27,16 +28,16 @@ from mimdsim.workload.description.mapping import Split
 from mimdsim.workload.interchange.layers import network_of_layers
 
 
-def learning(ages: int = 3, final_width: float = 0.125, **changes: Any) -> SpikingNetwork:
-    """Three layers, all with delays. The tests' values are taken at half of the final width."""
+def learning(ages: int = 3, final_width: float = 0.0625, epsilon: float = 0.0, **changes: Any) -> SpikingNetwork:
+    """Three layers, all with delays, whose width is the final one in tests."""
     network = delayed({}, **changes)
-    delays = Delays(ages=ages, width=2.0, final_width=final_width, training_steps=10)
+    delays = Delays(ages=ages, width=2.0, final_width=final_width, training_steps=10, epsilon=epsilon)
     return replace(network, layers=tuple(replace(layer, delays=delays) for layer in network.layers))
 
 
 def exact_values(network: SpikingNetwork, seed: int = 3) -> Given:
     """Delays halfway between two ages: at a small width a weight is halved exactly, and sums of spikes do not round."""
-    values, draw = given_values(network, seed), np.random.default_rng(seed)
+    values, draw = drawn(network, seed), np.random.default_rng(seed)
     for layer in network.layers:
         if layer.delays:
             number = draw.integers(0, layer.delays.ages - 1, (layer.inputs, layer.neurons))
@@ -44,17 +45,29 @@ def exact_values(network: SpikingNetwork, seed: int = 3) -> Given:
     return values
 
 
-@pytest.mark.parametrize("kind_of_ours", [np.float64, np.float32])
-def test_gradients_are_those_of_pytorch(kind_of_ours: Any) -> None:
-    """As Hammouamri et al. write it: a kernel over time for every synapse, and a convolution of the spikes with it."""
+@pytest.mark.parametrize("epsilon", [0.0, 1e-7])
+def test_gradients_are_those_of_pytorch(epsilon: float) -> None:
+    """In float64 all of them; in float32 no further off, over several networks, than PyTorch's own."""
+    every = [gradients_off(np.float64, 3, epsilon)]
+    assert max(ours for ours, _ in every[0].values()) <= 1e-12
+    every = [gradients_off(np.float32, seed, epsilon) for seed in range(3, 11)]
+    ours, theirs = ({name: sum(each[name][which] for each in every) for name in every[0]} for which in (0, 1))
+    assert sum(ours.values()) <= sum(theirs.values())
+    for name in ours:  # sums in another order
+        assert ours[name] <= 1.25 * theirs[name], name
+
+
+def gradients_off(kind_of_ours: Any, seed: int, epsilon: float) -> dict[str, tuple[float, float]]:
+    """(ours, PyTorch's in float32) by parameter: how far off gradients are, of the largest. As Hammouamri et al. write
+    it: a kernel over time for every synapse, and a convolution of the spikes with it."""
     torch = pytest.importorskip("torch")
-    network = learning(final_width=1.5, **DENSE)
+    network = learning(final_width=0.75, epsilon=epsilon, **DENSE)
     beta, slope, threshold = 0.75, 10.0, 0.25
     neuron = neuron_of("leaky", {"beta": beta, "threshold": threshold}, reset="subtract", reset_gradient="pass")
     selection = replace(network.layers[0].selection, slope=slope, threshold=threshold)
     layers = [replace(layer, neuron=neuron, selection=selection) for layer in network.layers]
     network = replace(network, layers=tuple(layers))
-    values, draw = given_values(network, 3, dyadic=False, dtype=np.float64), np.random.default_rng(1)
+    values, draw = given_values(network, seed, dyadic=False, dtype=np.float64), np.random.default_rng(1)
     inputs = values.for_graph(network)
     inputs |= {name: inputs[name] / 4 for name in network.parameters}
     inputs |= {name: draw.uniform(0, 2, inputs[name].shape) for name in network.parameters if "delay" in name}
@@ -67,7 +80,7 @@ def test_gradients_are_those_of_pytorch(kind_of_ours: Any) -> None:
             age = torch.arange(3, dtype=kind).reshape(3, 1, 1)
             width = float(inputs[f"delay_width.{layer.name}"])
             k = torch.exp(-0.5 * ((age - weights[f"delay.{layer.name}"]) / width) ** 2)
-            taps = (weights[f"w.{layer.name}"] * k / k.sum(0)).permute(2, 1, 0).flip(2)  # [out, in, ages]
+            taps = (weights[f"w.{layer.name}"] * k / (k.sum(0) + epsilon)).permute(2, 1, 0).flip(2)  # [out, in, ages]
             current = torch.nn.functional.conv1d(torch.nn.functional.pad(sent.permute(1, 2, 0), (2, 0)), taps)
             v, out = torch.zeros(network.batch, layer.neurons, dtype=kind), []
             for now in current.permute(2, 0, 1):
@@ -85,11 +98,13 @@ def test_gradients_are_those_of_pytorch(kind_of_ours: Any) -> None:
         for name, value in inputs.items()
     }
     found = interpret(training_graph(network), given)
+    distances = {}
     for name, meant in errors[torch.float64].items():
         assert np.abs(meant).max() > 1e-6
-        off = np.abs(found[f"gradient.{name}"] - meant).max() / np.abs(meant).max()
-        theirs = np.abs(errors[torch.float32][name] - meant).max() / np.abs(meant).max()
-        assert off <= (3 * theirs if kind_of_ours is np.float32 else 1e-12), name  # sums in another order
+        every = (found[f"gradient.{name}"], errors[torch.float32][name])
+        ours, theirs = (float(np.abs(each - meant).max() / np.abs(meant).max()) for each in every)
+        distances[name] = ours, theirs
+    return distances
 
 
 @pytest.mark.parametrize("delay", [0, 1])
@@ -114,6 +129,22 @@ def test_dense_spikes_with_delays(form: str) -> None:
     assert_same_bits(executed(made, values, strict=True), found)
 
 
+def test_dropout_of_a_sequence_leaves_out_every_age_of_what_it_drops() -> None:
+    network = dropping(learning(**DENSE), 0.5, "sequence")
+    values = exact_values(network)
+    made = compiled(network)
+    found = executed(made, values)
+    assert_dense_agree(found, interpreted(network, values))
+    assert_same_bits(executed(made, values, strict=True), found)
+    graph = training_graph(network)
+    made_once = [op.outputs[0] for op in graph.operations if op.kind == "dropout_masks"]
+    (scan,) = graph.scans("forward")
+    dropped = [op.inputs for op in scan.attributes.body.operations if op.kind == "drop"]
+    assert len(made_once) == 3
+    assert sorted(mask for _, mask in dropped) == sorted(3 * made_once)
+    assert len({spikes for spikes, _ in dropped}) == 9
+
+
 def test_copies_of_a_layer_make_their_share_of_the_weights() -> None:
     network = learning()
     values = exact_values(network)
@@ -133,7 +164,7 @@ def test_the_width_shrinks_and_delays_are_rounded_in_the_end() -> None:
     assert set(network.without_learning.values()) == {0.0}
     w, delay = np.array([[3.0, 4.0, 5.0, 6.0]]), np.array([[-2.0, 0.6, 1.4, 9.0]])
     np.testing.assert_array_equal(
-        np.concatenate(delayed_weights(3, w, delay, np.zeros(1))), [[3, 0, 0, 0], [0, 4, 5, 0], [0, 0, 0, 6]]
+        np.concatenate(delayed_weights(3, 0.0, w, delay, np.zeros(1))), [[3, 0, 0, 0], [0, 4, 5, 0], [0, 0, 0, 6]]
     )
     first = initial_weights(network, 1, 1.0, 0.0)["delay.hidden1"]
     assert 0 <= first.min() < 0.5
@@ -202,4 +233,4 @@ def test_rounded_delays_are_written_as_weights_at_ages() -> None:
 
 @pytest.mark.parametrize("strategy", ["as_published", "hoisted", "persistent"])
 def test_gpus_run_matrices_at_ages_as_meant(strategy: str) -> None:
-    assert_same_training_step(learning(final_width=1.5, **DENSE), strategy, 3)
+    assert_same_training_step(learning(final_width=0.75, **DENSE), strategy, 3)

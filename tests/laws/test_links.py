@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError
-from mimdsim.costs.exchange_endpoint import edge_bytes, link_phase_seconds
+from mimdsim.costs.chip_links import edge_bytes, link_phase_seconds
 from mimdsim.machine.mimd import Links
 from mimdsim.machine.topology import Edge, next_chips, route_lengths, topology_graph
 from mimdsim.timing.discrete_event import global_exchange_seconds, run_chips

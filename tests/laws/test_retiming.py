@@ -21,6 +21,7 @@ from mimdsim.base.schema import Section
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, Reads, changed_machine, load_machine
+from mimdsim.machine.mimd import MODELS
 from mimdsim.pipeline import Programs, retime
 from mimdsim.program import RecordedActivity
 from mimdsim.workload import MappingOptions, filled_activity, load_workload
@@ -77,6 +78,8 @@ def fields_of(machine: MimdMachine) -> Iterator[tuple[str, Any, Any]]:
 def others_of(annotation: Any, value: Any) -> list[Any]:
     """Values that a field may have instead: all other words, or a number below and some above."""
     words = [word for word in typing.get_args(annotation) if isinstance(word, str)]
+    if value in MODELS:  # or a file of the user's
+        words = list(MODELS)
     if words or isinstance(value, str):
         return [word for word in words or ["another"] if word != value]
     if isinstance(value, tuple):

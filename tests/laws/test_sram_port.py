@@ -48,8 +48,9 @@ def test_a_wider_port_is_never_slower_and_none_is_one_without_limit() -> None:
     assert found[0].cycles > found[-1].cycles == free.cycles
 
 
-def test_explanations_add_up_where_the_port_limits() -> None:
-    machine, activity = with_port(0.5), run().log.activity
+@pytest.mark.parametrize("model", ["chip", "dataflow"])
+def test_explanations_add_up_where_the_port_limits(model: str) -> None:
+    machine, activity = tiny(tile_sram_port_bytes_per_cycle=0.5, sync_model=model), run().log.activity
     timed, rows = retime(run().compiled, machine, activity), []
     for number, span in enumerate(timed.spans):
         told = explain(run().compiled.program, machine, number, None, activity)

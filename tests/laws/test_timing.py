@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError, MimdsimError
-from mimdsim.costs.exchange_endpoint import endpoint_cycles, host_exposed_seconds, phase_cycles
+from mimdsim.costs.chip_links import host_exposed_seconds
+from mimdsim.costs.fabric.endpoint import Endpoint
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.columns.grouping import order_by, places_among
 from mimdsim.pipeline import Run, compile_workload, retime, simulate
@@ -378,17 +379,17 @@ def test_the_interval_holds_the_result_and_totals_add_up() -> None:
 
 def test_endpoint_cycles_of_three_tiles() -> None:
     """Tile 0 sends 64 bytes in one piece to tiles 1 and 2; tile 2 also receives 100 bytes in 20 pieces from tile 1."""
-    fabric = machine().exchange  # 4 bytes a cycle, 2 cycles a fragment each way, 100 fixed
-    cycles = endpoint_cycles(np.array([64, 100, 164]), np.array([1, 20, 0]), np.array([0, 1, 21]), fabric)
+    fabric = Endpoint(machine())  # 4 bytes a cycle, 2 cycles a fragment each way, 100 fixed
+    cycles = fabric.end_cycles(np.array([64, 100, 164]), np.array([1, 20, 0]), np.array([0, 1, 21]))
     # 0: 64/4 = 16 on the wire. 1: max(100, 64)/4 = 25, but 21 fragments cost 42. 2: 164/4 = 41, but 21 cost 42.
     assert cycles.tolist() == [16, 42, 42]
-    assert phase_cycles(cycles.max(), fabric) == 142
-    faster = machine(exchange__send_fragment_cycles=0, exchange__receive_fragment_cycles=0).exchange
-    cycles = endpoint_cycles(np.array([64, 100, 164]), np.array([1, 20, 0]), np.array([0, 1, 21]), faster)
+    assert fabric.whole(cycles.max()) == 142
+    faster = Endpoint(machine(exchange__send_fragment_cycles=0, exchange__receive_fragment_cycles=0))
+    cycles = faster.end_cycles(np.array([64, 100, 164]), np.array([1, 20, 0]), np.array([0, 1, 21]))
     assert cycles.tolist() == [16, 25, 41]
-    assert phase_cycles(cycles.max(), faster) == 141
-    assert phase_cycles(0, fabric) == 0  # nothing moves, nothing is paid
-    odd = endpoint_cycles(np.array([5]), np.array([0]), np.array([0]), fabric)
+    assert faster.whole(cycles.max()) == 141
+    assert fabric.whole(0) == 0  # nothing moves, nothing is paid
+    odd = fabric.end_cycles(np.array([5]), np.array([0]), np.array([0]))
     assert odd.tolist() == [2]  # a part of a cycle is a cycle
 
 

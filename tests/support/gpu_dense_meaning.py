@@ -130,11 +130,15 @@ OPERANDS: dict[str, Callable[[tuple[Any, ...]], tuple[np.ndarray, np.ndarray]]] 
 }
 
 
-def product(kind: str, given: tuple[Any, ...]) -> np.ndarray:
-    """One matrix product; operands with a leading axis of timesteps are taken as that many more rows.
+def product(kind: str, given: tuple[Any, ...], groups: Any = None) -> np.ndarray:
+    """One matrix product, or one of each of so many groups of columns side by side (of dense spikes); operands with a
+    leading axis of timesteps are taken as that many more rows.
 
     A weight gradient sums over all rows, those of all timesteps included.
     """
+    if kind.startswith("matmul") and (groups or 1) > 1:
+        parts = zip(*(np.split(each, groups, axis=-1) for each in given), strict=True)
+        return np.concatenate([product(kind, part) for part in parts], axis=-1)
     left, right = OPERANDS[kind](given)
     found: np.ndarray = (_rows(left) @ right).reshape(*left.shape[:-1], right.shape[-1])
     return found

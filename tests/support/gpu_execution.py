@@ -55,7 +55,7 @@ def _on_lists(graph: Graph, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one(op: Operation, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (product(op.kind, given),) if op.kind in MATRIX_PRODUCTS else evaluate(op, given)
+    return (product(op.kind, given, op.attributes),) if op.kind in MATRIX_PRODUCTS else evaluate(op, given)
 
 
 def _split(scan: Scan, given: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...], dict[str, Any]]:
@@ -163,7 +163,7 @@ class _Walk:
         if op.name in self.sums:
             return  # made where it is summed
         if MATRIX_PRODUCTS.get(op.kind):
-            self.values[name] = product(op.kind, self._operands(op))
+            self.values[name] = product(op.kind, self._operands(op), op.attributes)
             return
         made = [_one(op, tuple(self._get(item, t) for item in op.inputs)) for t in times]
         for index, output in enumerate(op.outputs):
@@ -179,7 +179,9 @@ class _Walk:
         if len(ops) == 1 and ops[0].name in summed:
             maker = next(op for op in self.scan.body.operations if op.name == summed[ops[0].name])
             held = next(name for name in ops[0].inputs if name in self.starts)
-            self.totals[ops[0].outputs[0]] = self.starts[held] + product(maker.kind, self._operands(maker))
+            self.totals[ops[0].outputs[0]] = self.starts[held] + product(
+                maker.kind, self._operands(maker), maker.attributes
+            )
             return
         carried = {name: self.starts[name] for name in members if name in self.starts}
         stacks: dict[str, list[Any]] = {}

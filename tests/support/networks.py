@@ -146,8 +146,8 @@ class Given:
         return given | {name: dtype.type(value) for name, value in self.scalars(network).items()}
 
     def scalars(self, network: SpikingNetwork) -> dict[str, float]:
-        """What is scheduled, half way to where it goes."""
-        return {name: 0.5 * value for name, value in network.scheduled.items()}
+        """What is scheduled, half way to where it goes; widths of delays that are learned where they go."""
+        return {name: 0.5 * value for name, value in network.scheduled.items()} | network.delay_widths
 
     def for_program(self, network: SpikingNetwork) -> dict[str, np.ndarray]:
         """Inputs of the executor."""

@@ -240,8 +240,9 @@ def of_planes(each: Population, row: Any) -> tuple[Any, Dynamics]:
     planes = pooled(convolution.before, np.reshape(row, convolution.planes.shape))
     window = convolution.window
     covered = windows(planes, window.kernel, window.stride, window.padding, window.dilation)
-    weight = each.weights.T.reshape(convolution.channels, len(planes), *window.kernel)
-    made = np.einsum("ochw,cyxhw->oyx", weight, covered)
+    groups, places = convolution.groups, covered.shape[1:]
+    weight = each.weights.T.reshape(groups, -1, len(planes) // groups, *window.kernel)
+    made = np.einsum("gochw,gcyxhw->goyx", weight, covered.reshape(groups, -1, *places)).reshape(-1, *places[:2])
     made = made if each.bias is None else made + each.bias[:, None, None]
     wide = convolution.result.positions
     constants = {

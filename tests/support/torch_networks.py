@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from dcls import Dcls1d
 
 torch = pytest.importorskip("torch")
 snn = pytest.importorskip("snntorch")
@@ -513,6 +515,42 @@ class Delays(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class DelayLine(nn.Module):  # type: ignore[misc]
+    """Hammouamri et al. 2024, smaller: convolutions over time with a learned delay for every synapse, batch norm,
+    SpikingJelly's neurons and dropout over all timesteps; the highest potential of integrators is read."""
+
+    def __init__(self, ages: int = 5, dropout: float = 0.0, norm: bool = True, version: str = "gauss") -> None:
+        super().__init__()
+        self.ages, widths = ages, (INPUTS, HIDDEN, HIDDEN, CLASSES)
+        self.convs = nn.ModuleList(
+            [
+                Dcls1d(a, b, kernel_count=1, dilated_kernel_size=ages, bias=False, version=version)
+                for a, b in pairwise(widths)
+            ]
+        )
+        for conv in self.convs:
+            nn.init.uniform_(conv.P, -(ages // 2), ages // 2)
+            conv.clamp_parameters()
+            if conv.SIG is not None:
+                nn.init.constant_(conv.SIG, ages / 4)
+                conv.SIG.requires_grad = False
+        self.norms = nn.ModuleList([jelly.BatchNorm1d(HIDDEN) if norm else nn.Identity() for _ in range(2)])
+        self.neurons = nn.ModuleList([neuron.LIFNode(detach_reset=True) for _ in range(2)])
+        self.drops = nn.ModuleList([jelly.Dropout(dropout) for _ in range(2)])
+        self.read = neuron.LIFNode(v_threshold=1e9, detach_reset=True, store_v_seq=True)
+        functional.set_step_mode(self, "m")
+
+    def forward(self, x: Any) -> Any:
+        for conv, norm, cells, drop in zip(self.convs, self.norms, self.neurons, self.drops, strict=False):
+            current = norm(self.delayed(conv, x).unsqueeze(3)).squeeze(3)
+            x = drop(cells(current))
+        self.read(self.delayed(self.convs[-1], x))
+        return self.read.v_seq
+
+    def delayed(self, conv: Any, x: Any) -> Any:
+        return conv(nn.functional.pad(x.permute(1, 2, 0), (self.ages - 1, 0), "constant", 0)).permute(2, 0, 1)
+
+
 class OwnSurrogate(torch.autograd.Function):  # type: ignore[misc]
     """A surrogate of the user's own, which is SuperSpike with slope 7."""
 
@@ -561,6 +599,28 @@ class NorseRecurrent(nn.Module):  # type: ignore[misc]
         for t in range(x.shape[0]):
             z, s1 = self.cell(x[t], s1)
             v, s2 = self.out(self.fc(z), s2)
+            voltages.append(v)
+        return torch.stack(voltages)
+
+
+class NorseExponential(nn.Module):  # type: ignore[misc]
+    """Norse: recurrent, adaptive, exponential and refractory, and an integrator with weights of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = norse.LIFAdExRefracRecurrentCell(INPUTS, HIDDEN)
+        with torch.no_grad():  # none near zero, which rounding would make one of those that stay
+            self.cell.recurrent_weights.uniform_(-0.3, -0.05).fill_diagonal_(0)
+        self.mean, self.fc = norse.LIBoxCell(), nn.Linear(HIDDEN, HIDDEN)
+        self.out = norse.LILinearCell(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        s1 = s2 = s3 = None
+        voltages = []
+        for step in x:
+            z, s1 = self.cell(step, s1)
+            v, s2 = self.mean(self.fc(z), s2)
+            v, s3 = self.out(v, s3)
             voltages.append(v)
         return torch.stack(voltages)
 
@@ -693,6 +753,30 @@ class Populations(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class Inhibited(nn.Module):  # type: ignore[misc]
+    """What inhibitory neurons, and a layer's own spikes, send is subtracted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.e_in, self.i_in, self.out = (
+            nn.Linear(INPUTS, HIDDEN, bias=False),
+            nn.Linear(INPUTS, 9),
+            nn.Linear(HIDDEN, CLASSES),
+        )
+        self.own, self.from_i = nn.Linear(HIDDEN, HIDDEN, bias=False), nn.Linear(9, HIDDEN)
+        self.e, self.i, self.read = snn.Leaky(beta=0.9), snn.Leaky(beta=0.7), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        one, two, three, out = self.e.reset_mem(), self.i.reset_mem(), self.read.reset_mem(), []
+        e = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            i, two = self.i(self.i_in(step), two)
+            e, one = self.e(self.e_in(step) - (self.own(e) + self.from_i(i)), one)
+            spikes, three = self.read(self.out(e), three)
+            out.append(spikes)
+        return torch.stack(out)
+
+
 class OneMatrix(nn.Module):  # type: ignore[misc]
     """A recurrent layer as a cell of an RNN is often written: input and own spikes meet one matrix."""
 
@@ -724,6 +808,19 @@ def _jelly_in_time() -> Any:
         jelly.Linear(HIDDEN, CLASSES), neuron.LIFNode(tau=2.0, detach_reset=True),
     )  # fmt: skip
     functional.set_step_mode(net, "m")
+    return net
+
+
+def _jelly_nodes(step_mode: str) -> Any:
+    """SpikingJelly's neurons that are recorded operation by operation, behind one that is known."""
+    if step_mode == "m":
+        nodes = [neuron.LIFNode(detach_reset=True), neuron.QIFNode(), neuron.KLIFNode(scale_reset=True)]
+    else:
+        nodes = [neuron.EIFNode(detach_reset=True), neuron.IzhikevichNode(a=0.1, b=0.2), neuron.IFNode()]
+    widths = (INPUTS, HIDDEN, HIDDEN, CLASSES)
+    linear = [jelly.Linear(one, other) for one, other in pairwise(widths)]
+    net = nn.Sequential(*(each for pair in zip(linear, nodes, strict=True) for each in pair))
+    functional.set_step_mode(net, step_mode)
     return net
 
 
@@ -980,6 +1077,29 @@ def _jelly_normed() -> Any:
     return net
 
 
+def _separable(step_mode: str) -> Any:
+    """A block of MobileNets in SpikingJelly: each plane by itself, then all planes pixel by pixel, neurons after both;
+    before it planes in two groups."""
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, groups=2, bias=False), jelly.BatchNorm2d(4),
+        neuron.LIFNode(detach_reset=True), jelly.Conv2d(4, 8, 3, stride=2, padding=1, groups=4, bias=False),
+        jelly.BatchNorm2d(8), neuron.LIFNode(detach_reset=True), jelly.Conv2d(8, 6, 1, bias=False),
+        jelly.BatchNorm2d(6), neuron.LIFNode(detach_reset=True), jelly.AvgPool2d(2, 2), jelly.Flatten(),
+        jelly.Linear(24, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, step_mode)
+    return net
+
+
+def _separable_loop() -> Any:
+    """The same in snnTorch, with biases and currents that are pooled."""
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1), _leaky(init_hidden=True),
+        nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.MaxPool2d(2), _leaky(init_hidden=True),
+        nn.Conv2d(4, 6, 1), _leaky(init_hidden=True), nn.Flatten(), nn.Linear(96, CLASSES), _leaky(init_hidden=True),
+    )  # fmt: skip
+
+
 class SewBlock(nn.Module):  # type: ignore[misc]
     """SpikingJelly's BasicBlock of SEW ResNets (Fang et al. 2021), connected by ADD."""
 
@@ -1165,6 +1285,10 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly PLIF after a convolution": TorchNetwork(
         make=lambda: _plif(True), judge=of_counts, single=True, scale=6.0
     ),
+    "spikingjelly QIF and KLIF, in time": TorchNetwork(make=lambda: _jelly_nodes("m"), judge=of_counts, scale=4.0),
+    "spikingjelly EIF and Izhikevich": TorchNetwork(
+        make=lambda: _jelly_nodes("s"), judge=of_counts, single=True, scale=4.0
+    ),
     "snntorch, learned decays and thresholds": TorchNetwork(make=_learning, judge=of_counts),
     "snntorch, learned decays of Synaptic": TorchNetwork(
         make=lambda: Loop(
@@ -1186,15 +1310,20 @@ ZOO: dict[str, TorchNetwork] = {
     "a timestep between layers": TorchNetwork(make=Delayed, loss="", judge=of_counts, scale=4.0),
     "a reservoir, whose read-out learns": TorchNetwork(make=_reservoir, judge=of_counts, scale=2.0),
     "delays of synapses and axons": TorchNetwork(make=Delays, judge=of_counts, scale=1.0),
+    "DCLS delays": TorchNetwork(make=DelayLine, judge=of_membrane, loss="ce_max_membrane_loss", scale=3.0),
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
+    "inhibition that is subtracted": TorchNetwork(make=Inhibited, judge=of_counts, scale=2.0),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
     "norse recurrent": TorchNetwork(
         make=lambda: NorseRecurrent(True), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
     ),
     "norse recurrent, no neuron onto itself": TorchNetwork(
         make=lambda: NorseRecurrent(False), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
+    ),
+    "norse, exponential and refractory": TorchNetwork(
+        make=NorseExponential, judge=of_membrane, loss="ce_max_membrane_loss", scale=3.0
     ),
     "norse integrators": TorchNetwork(
         make=NorseIntegrators, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
@@ -1245,6 +1374,12 @@ ZOO: dict[str, TorchNetwork] = {
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "batch norm of sequences, recurrent": TorchNetwork(make=NormedSequence, judge=of_counts, scale=1.5),
     "spikingjelly, batch norm in time": TorchNetwork(make=_jelly_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0),
+    "snntorch, depthwise and pointwise convolutions": TorchNetwork(
+        make=_separable_loop, judge=of_counts, single=True, sample=(2, 8, 8), scale=3.0
+    ),
+    "spikingjelly, depthwise and pointwise in time": TorchNetwork(
+        make=lambda: _separable("m"), judge=of_counts, sample=(2, 8, 8), scale=5.0
+    ),
     "spikingjelly, SEW blocks": TorchNetwork(
         make=lambda: _sew("s"), judge=of_counts, single=True, sample=(2, 8, 8), scale=2.0
     ),
@@ -1293,7 +1428,9 @@ ZOO: dict[str, TorchNetwork] = {
 }  # fmt: skip
 
 
-CONSTANTS = ("V", "a", "alpha", "b", "beta", "thr", "threshold", "w")  # of neurons, which stay as they are
+CONSTANTS = (  # of neurons, which stay as they are
+    "P", "SIG", "V", "a", "alpha", "b", "beta", "k", "thr", "threshold", "w",
+)  # fmt: skip
 
 
 def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
@@ -1319,9 +1456,10 @@ def in_time(network: TorchNetwork, given: Any) -> Any:
     return given.movedim(1, 0) if network.batch_first else given
 
 
-def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray) -> np.ndarray:
-    """A gradient of the module's, [rows, columns] as the array `mine` lies."""
-    return (values.reshape(len(values), -1).T if transposed else values).reshape(-1, mine.shape[1])
+def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray, norm: str = "") -> np.ndarray:
+    """A gradient of the module's, [rows, columns] as the array `mine` lies; norm "-": of what is subtracted."""
+    laid = (values.reshape(len(values), -1).T if transposed else values).reshape(-1, mine.shape[1])
+    return -laid if norm == "-" else laid
 
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
@@ -1353,4 +1491,9 @@ def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple
     reset_states(module)
     functional.reset_net(module)
     learning = {name: each for name, each in module.named_parameters() if each.requires_grad}
-    return float(loss), {name: each.grad.numpy().copy() for name, each in learning.items()}
+    return loss.item(), {name: _gradient_of(name, each.grad.numpy()) for name, each in learning.items()}
+
+
+def _gradient_of(name: str, gradient: np.ndarray) -> np.ndarray:
+    """A gradient; that of positions (DCLS) as one of delays [neurons, inputs], which are less where those are more."""
+    return -gradient[0, :, :, 0] if name.rpartition(".")[2] == "P" else gradient.copy()

@@ -64,6 +64,7 @@ DOZEN = (
     ("counter moved", "segments"),
     ("counter swapped", "segments"),
     ("counter changed", "dense"),
+    ("input or output names", "delays"),
 )
 
 

@@ -74,6 +74,19 @@ def test_gradients_in_tf32_are_slower_than_the_forward_pass() -> None:
     assert min(gradients) > 1.2 * forward
 
 
+@pytest.mark.parametrize("what", PASSES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_groups_beat_no_roofline_and_depthwise_layers_are_bound_by_memory(what: Pass, precision: Precision) -> None:
+    one = of(what, 64, 64, 32, 200)
+    for groups in (2, 64):
+        found = convolution_seconds(H100, replace(one, groups=groups), precision=precision)
+        assert found.flops == 2 * 200 * 32 * 32 * 9 * 64 * 64 // groups
+        assert found.seconds > found.bytes_moved / H100.memory.dram_bytes_per_second
+        assert found.seconds > 4 / 9 * found.flops / H100.peak_flops_per_second(precision)
+    assert found.bound == "memory"
+    assert found.seconds < convolution_seconds(H100, one, precision="fp32").seconds
+
+
 def written(folder: Path, **changes: str) -> Path:
     """The first row, changed."""
     with TABLE.open() as file:

@@ -11,8 +11,8 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.units import SOURCE_KINDS
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, list_machines, load_machine
 
-FOREIGN = ("spinnaker2", "wormhole", "wse2")
-TILED = ("bow", "c600", "mk1", "mk2", "tiny", *FOREIGN)
+FOREIGN = ("blackhole", "spinnaker2", "wormhole", "wse2")
+TILED = ("bow", "bow-mesh", "c600", "mk1", "mk2", "tiny", *FOREIGN)
 # tiles, clock in GHz, KiB per tile (Graphcore's product briefs; Jia et al. 2019 for Mk1). tiny is ours.
 PUBLISHED = {"mk1": (1216, 1.6, 256), "mk2": (1472, 1.33, 624), "bow": (1472, 1.85, 624), "tiny": (16, 1.0, 624)}
 SECTIONS = ("chip", "tile", "exchange", "sync", "host")

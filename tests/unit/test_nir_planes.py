@@ -39,6 +39,8 @@ CHAINS: dict[str, tuple[Convolution, ...]] = {
     "strided": (STRIDED,),
     "pools": (AVERAGED, after(AVERAGED, 1, 2, before=pooled("sum", 2))),
     "of the input": (replace(PLAIN, before=pooled("sum"), window=Window(kernel=(2, 2))),),
+    "groups": (replace(PLAIN, channels=4, groups=2), after(replace(PLAIN, channels=4), 2, 8, groups=4)),
+    "groups of all places": (PLAIN, after(PLAIN, 2, 6, groups=3, before=pooled("sum"))),
     "weights after a pool": (PLAIN, after(PLAIN, 2, 5, before=pooled("sum"))),
 }
 
@@ -145,7 +147,12 @@ def test_a_convolution_of_one_dimension_and_paddings_in_words() -> None:
 
 SPIKES = neurons(3, 4, 4)
 REFUSED: dict[str, tuple[NirGraph, str]] = {
-    "groups": (graph(convolution(groups=2), SPIKES), "has .2.0. groups; one can run"),
+    "half a group": (graph(convolution(groups=1.5), SPIKES), "has .1.5. groups; one whole number of at least 1"),
+    "groups of other weights": (graph(convolution(groups=2), SPIKES), "weights for 36 inputs of a window that covers"),
+    "groups of other channels": (
+        graph(convolution(groups=2, weight=np.ones((3, 1, 3, 3))), SPIKES),
+        "groups = 2 do not divide the 3 channels that a convolution makes",
+    ),
     "two convolutions": (
         graph(convolution(), convolution(weight=np.ones((3, 3, 1, 1))), SPIKES),
         "follows a convolution without neurons between both",

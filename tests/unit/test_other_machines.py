@@ -3,7 +3,6 @@ exchanges and syncs that grow with distance."""
 
 from __future__ import annotations
 
-import csv
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from by_hand import compute_cycles, timed, tiny
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.compiler import plan_exchanges
-from mimdsim.costs.exchange_endpoint import endpoint_cycles
 from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, load_machine
 from mimdsim.pipeline import simulate
@@ -42,6 +40,7 @@ from mimdsim.studies.answer_text import answer_lines
 from mimdsim.studies.executors import Local
 from mimdsim.studies.page_data import write_report
 from mimdsim.studies.runner import run_study
+from mimdsim.validation import validate
 from mimdsim.workload import load_workload
 
 NOC = Path(__file__).resolve().parents[3] / "shared" / "references" / "silicon" / "tenstorrent_noc_latencies.csv"
@@ -224,55 +223,69 @@ def test_the_diameter_of_a_grid(tiles: int, columns: int, mesh: int, torus: int)
     assert tiny(**size, chip_grid="torus").chip.diameter == torus
 
 
-WORMHOLE: dict[str, Any] = {}  # as it ships
-BLACKHOLE = {  # of the same network model (tenstorrent/tt-npe, blackhole.hpp): a packet of 128 bytes takes 128 / 6
-    "exchange.hop_cycles": 11, "exchange.bytes_per_cycle": 60.9, "exchange.send_fragment_cycles": 21.3,
+# none of these rows gave a number to a machine; kind: bounds of mean and median error (docs/other-machines.md)
+TRANSFERS = {
+    "Wormhole, one to one": (0.076, 0.078), "Blackhole, one to one": (0.048, 0.030),
+    "Wormhole, one from one": (0.074, 0.027), "Blackhole, one from one": (0.096, 0.020),
+    "Wormhole, one to all": (0.114, 0.117), "Blackhole, one to all": (0.104, 0.048),
+    "Wormhole, all to all": (0.165, 0.097), "Blackhole, all to all": (0.128, 0.090),
+    "Wormhole, one to all, multicast": (0.088, 0.072), "Blackhole, one to all, multicast": (0.197, 0.186),
+    "Wormhole, one to all, multicast_linked": (0.094, 0.082), "Blackhole, one to all, multicast_linked": (0.078, 0.047),
 }  # fmt: skip
 
 
 @pytest.mark.skipif(not NOC.exists(), reason="the shared table of measurements is not here")
-@pytest.mark.parametrize(
-    ("arch", "changes", "packet", "ring", "patterns", "rows", "mean", "worst"),
-    [
-        ("WORMHOLE_B0", WORMHOLE, 8192, 22, ("UNICAST", "ONE_TO_ONE", "ONE_FROM_ONE"), 209, 0.070, 0.314),
-        ("BLACKHOLE", BLACKHOLE, 16384, 29, ("UNICAST", "ONE_TO_ONE", "ONE_FROM_ONE"), 165, 0.056, 0.374),
-        ("WORMHOLE_B0", WORMHOLE, 8192, 22, ("UNICAST", "ONE_TO_ALL"), 194, 0.124, 0.464),
-        ("BLACKHOLE", BLACKHOLE, 16384, 29, ("UNICAST", "ONE_TO_ALL"), 236, 0.151, 0.512),
-        ("WORMHOLE_B0", WORMHOLE, 8192, 22, ("UNICAST", "ALL_TO_ALL"), 132, 0.590, 0.883),
-        ("BLACKHOLE", BLACKHOLE, 16384, 29, ("UNICAST", "ALL_TO_ALL"), 121, 0.586, 0.914),
-        ("WORMHOLE_B0", WORMHOLE, 8192, 22, ("MULTICAST_LINKED", "ONE_TO_ALL"), 209, 0.342, 0.715),
-        ("BLACKHOLE", BLACKHOLE, 16384, 29, ("MULTICAST_LINKED", "ONE_TO_ALL"), 253, 0.360, 0.851),
-    ],
-)
-def test_hops_and_width_against_measured_transfers(
-    arch: str, changes: dict[str, Any], packet: int, ring: int, patterns: tuple[str, ...], rows: int, mean: float,
-    worst: float,
-) -> None:  # fmt: skip
-    """Start-up, hops, and the longer of bytes and requests; the errors of docs/other-machines.md, large ones too.
-
-    Nothing is taken from these rows: request and answer go once round a ring of either axis, as networks are one-way.
-    """
-    machine = load_machine("wormhole", changes)
-    assert isinstance(machine, MimdMachine)
-    fabric, errors, none = machine.exchange, [], np.zeros(1, np.int64)
-    for row in measured_transfers():
-        if row["arch"] != arch or row["mechanism"] != patterns[0] or row["pattern"] not in patterns[1:]:
-            continue
-        many, size = int(row["num_transactions"]), int(row["transaction_size_bytes"])
-        hops = ring / 2 if row["same_axis"] == "1" else ring
-        moving = endpoint_cycles(np.array([many * size]), np.array([many * -(-size // packet)]), none, fabric)
-        cycles = fabric.fixed_cycles + fabric.hop_cycles * hops + int(moving[0])
-        errors.append(abs(cycles / float(row["latency_cycles"]) - 1))
-    assert len(errors) == rows
-    assert np.mean(errors) == pytest.approx(mean, abs=0.002)
-    assert max(errors) == pytest.approx(worst, abs=0.002)
+def test_networks_of_routers_against_measured_transfers() -> None:
+    """One to one 6 % in the median as by hops and width alone; one to many 15 %, all to all 25 %, multicast 20 % in the
+    mean, where links that are never full were 59 % and 34 % off."""
+    errors: dict[str, list[float]] = {}
+    for row in validate(NOC):
+        if row.predicted is not None:
+            errors.setdefault(row.kind, []).append(row.error)
+    for kind, (mean, median) in TRANSFERS.items():
+        assert np.mean(errors[kind]) < mean, kind
+        assert np.median(errors[kind]) < median, kind
+    between_two = [error for kind in list(TRANSFERS)[:4] for error in errors[kind]]
+    assert np.median(between_two) < 0.06
 
 
-@lru_cache(maxsize=1)
-def measured_transfers() -> list[dict[str, str]]:
-    """Between the memories of tiles, without rows that repeat the last one measured."""
-    with NOC.open() as table:
-        return [row for row in csv.DictReader(table) if row["memory"] == "L1" and row["filled_not_measured"] == "0"]
+@pytest.mark.skipif(not NOC.exists(), reason="the shared table of measurements is not here")
+def test_transfers_to_memory_against_measured_ones() -> None:
+    """25 % in the median; reads and writes differ by network as the order of their routes does: the second goes along
+    columns first, in which the ports of the memory lie."""
+    rows = validate(NOC.with_name("tenstorrent_dram_measured.csv"))
+    assert np.median([row.error for row in rows]) < 0.10
+    by_name = {row.name: row for row in rows}
+    for direction, slower in (("read", 1), ("write", 0)):
+        name = f"12 tiles {direction}, 12 channels, randomly chosen, static, network "
+        other, slow = by_name[f"{name}{1 - slower}"], by_name[f"{name}{slower}"]
+        assert slow.predicted is not None
+        assert other.predicted is not None
+        assert other.predicted > 1.5 * slow.predicted
+        assert other.published is not None
+        assert slow.published is not None
+        assert other.published > 1.5 * slow.published
+
+
+def test_transfers_that_are_not_predicted_say_why(tmp_path: Path) -> None:
+    table = tmp_path / "noc.csv"
+    columns = "arch,mechanism,pattern,memory,num_transactions,num_subordinates,same_axis,transaction_size_bytes"
+    plain = "WORMHOLE_B0,UNICAST,ONE_TO_ONE,L1,4,0,1,64"
+    given = {
+        plain: "",
+        plain.replace("L1", "DRAM"): "only transfers between tiles",
+        plain.replace("ONE_TO_ONE", "ONE_TO_NONE"): "pattern 'ONE_TO_NONE' is not known",
+        plain.replace("UNICAST", "SMOKE"): "mechanism 'SMOKE'; known: UNICAST",
+        plain.replace("WORMHOLE_B0", "GRAYSKULL"): "no machine for 'GRAYSKULL'",
+        plain.replace("ONE_TO_ONE,L1,4,0", "ALL_TO_ALL,L1,4,400"): "400 tiles: they make no all of the machine's grid",
+    }
+    table.write_text(f"{columns},latency_cycles\n" + "".join(f"{row},400\n" for row in given))
+    for row, said in zip(validate(table), given.values(), strict=True):
+        assert (row.predicted is None) == bool(said)
+        assert said in row.note
+    table.write_text(f"machine,{columns},latency_cycles\nbow,{plain},400\n")
+    (row,) = validate(table)
+    assert row.note == "bow has no network of routers (exchange.model)"
 
 
 # ---- explanations and verdicts

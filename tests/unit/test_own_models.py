@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 import mimdsim
 from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.user_code import ALLOWED
 from mimdsim.cli import main
 from mimdsim.graph.cells import Cell
 from mimdsim.workload import inputs_of, load_workload, network_of
-from mimdsim.workload.description.neuron import ALLOWED
 
 LINEAR = """
 from mimdsim.graph.neuron_parts import Model, Parts, decay, positive

@@ -34,7 +34,12 @@ class ArrayLowering(Lowering):
         found = self.layer(layer)
         if found.gates > 1 or (found.convolution and found.convolution.after):
             return self.arrays.spread(*self.shape_of(layer))
-        return self.arrays.forward(self.product_rows(layer), *found.parameters[0].shape).result
+        return self.arrays.forward(self.product_rows(layer), *found.parameters[0].shape, self.groups_of(layer)).result
+
+    def groups_of(self, layer: str) -> int:
+        """Of the products of a layer."""
+        convolution = self.layer(layer).convolution
+        return convolution.groups if convolution else 1
 
     def product_rows(self, layer: str) -> int:
         """Of the products of a layer: its samples, or the positions of them."""
@@ -46,10 +51,11 @@ class ArrayLowering(Lowering):
         reader = next(step for step in body.operations if value in step.inputs)
         rows, columns = body.value(value).shape
         others = [body.value(name).shape for name in reader.inputs if name != value]
+        groups = reader.attributes or 1
         if reader.kind == "matmul":
-            return self.arrays.forward(rows, columns, others[0][1]).left
+            return self.arrays.forward(rows, columns // groups, others[0][1], groups).left
         if reader.kind == "matmul_weight_gradient":
-            return self.arrays.weight_gradient(rows, columns, others[0][1]).left.transposed
+            return self.arrays.weight_gradient(rows, columns // groups, others[0][1], groups).left.transposed
         return self.arrays.spread(rows, columns)
 
     def matrix(
@@ -148,7 +154,9 @@ class ArrayLowering(Lowering):
     def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, *, persistent: bool = False) -> str:
         """Declare a matrix that lies as a parameter of this shape does."""
         weights = shape[0] > 1
-        blocks = self.arrays.forward(self.product_rows(layer), *shape).right if weights else self.arrays.row(shape[1])
+        blocks = self.arrays.row(shape[1])
+        if weights:
+            blocks = self.arrays.forward(self.product_rows(layer), *shape, self.groups_of(layer)).right
         return self.matrix(name, shape, blocks, category, persistent=persistent)
 
     def over_row(self, layer: str) -> Where:

@@ -31,7 +31,7 @@ def _shape(low: ArrayLowering, matrix: str) -> tuple[int, int]:
 def lower_product(low: ArrayLowering, op: Operation) -> None:
     """matmul: currents of all neurons from all spikes; what does not lie as the product wants it is arranged first."""
     spikes, weights = (low.storage[name][0] for name in op.inputs)
-    place = low.arrays.forward(_shape(low, spikes)[0], *_shape(low, weights))
+    place = low.arrays.forward(_shape(low, spikes)[0], *_shape(low, weights), op.attributes or 1)
     left = low.arrange(spikes, f"{op.name}.left", place.left, "exchange buffers", op.kind, op.layer)
     right = low.arrange(weights, f"{op.name}.right", place.right, "exchange buffers", op.kind, op.layer)
     _multiply(low, op, "forward", place, left, right, low.result(op, place.result, "neuron states"))
@@ -40,7 +40,7 @@ def lower_product(low: ArrayLowering, op: Operation) -> None:
 def lower_input_gradient(low: ArrayLowering, op: Operation) -> None:
     """matmul_input_gradient: by weights that were arranged for it before the timesteps."""
     q, weights = (low.storage[name][0] for name in op.inputs)
-    place = low.arrays.input_gradient(_shape(low, q)[0], *_shape(low, weights))
+    place = low.arrays.input_gradient(_shape(low, q)[0], *_shape(low, weights), op.attributes or 1)
     left = low.arrange(q, f"{op.name}.left", place.left, "exchange buffers", op.kind, op.layer)
     right = backward_weights(low, weights, op.layer)
     _multiply(low, op, "input gradient", place, left, right, low.result(op, place.result, "gradients"))
@@ -51,15 +51,15 @@ def backward_weights(low: ArrayLowering, weights: str, layer: str) -> str:
     name = f"{weights}.backward"
     if name in low.variables:
         return name
-    wanted = low.arrays.input_gradient(low.product_rows(layer), *_shape(low, weights)).right.transposed
-    return low.arrange(weights, name, wanted, "weights", "matmul_input_gradient", layer)
+    place = low.arrays.input_gradient(low.product_rows(layer), *_shape(low, weights), low.groups_of(layer))
+    return low.arrange(weights, name, place.right.transposed, "weights", "matmul_input_gradient", layer)
 
 
 def lower_weight_gradient(low: ArrayLowering, gradient: Operation, add: Operation) -> None:
     """matmul_weight_gradient + add: the product of a timestep, and then its sum onto those before."""
     dw = low.accumulate(gradient, add)
     q, spikes = (low.storage[name][0] for name in gradient.inputs)
-    place = low.arrays.weight_gradient(_shape(low, q)[0], *_shape(low, dw))
+    place = low.arrays.weight_gradient(_shape(low, q)[0], *_shape(low, dw), gradient.attributes or 1)
     kind, layer = gradient.kind, gradient.layer
     left = low.arrange(spikes, f"{gradient.name}.left", place.left.transposed, "exchange buffers", kind, layer)
     right = low.arrange(q, f"{gradient.name}.right", place.right, "exchange buffers", kind, layer)
@@ -79,13 +79,14 @@ def _multiply(
     direct = place.parts == 1
     partial = result
     if not direct:
-        shape = (place.parts, plan.m, plan.n)
+        shape = (place.parts, *_shape(low, result))
         partial = low.variable(f"partial.{op.name}", shape, "float32", place.partials, "exchange buffers")
-    codelet = products.block_product(kind, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle)
+    unit_of = plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle
+    codelet = products.block_product(kind, direct, *unit_of, place.groups > 1, place.turned)
     operands = {"left": left, "right": right, "partial": partial, "total": result}
     supersteps = place.supersteps(codelet, products.SUM_PARTS)
     for step, (name, made, tiles, columns) in enumerate(supersteps):
-        number = f" {step}" if plan.steps > 1 and name == "multiply" else ""
+        number = f" {step}" if place.steps > 1 and name == "multiply" else ""
         done = ((result, op.outputs[0]),) if step == len(supersteps) - 1 else ()
         stage = f"{name} {op.outputs[0]}{number}"
         low.compute(stage, op, made, tiles, columns, operands, named=False, defines=done, mergeable=False)

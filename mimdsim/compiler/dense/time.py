@@ -187,8 +187,9 @@ def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -
     shape, layer = value.shape, value.layer
     if value.role == "gradient":
         shape = _matrix_shape(scan.body, enters)
-        row = shape[0] == 1
-        blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(low.product_rows(layer), *shape).result
+        blocks = low.arrays.row(shape[1])
+        if shape[0] > 1:
+            blocks = low.arrays.weight_gradient(low.product_rows(layer), *shape, low.groups_of(layer)).result
         name = low.matrix(f"d{value.of}", shape, blocks, "weight gradients")
         fill(low, name, "zero weight gradients", layer)
         return name
@@ -196,7 +197,7 @@ def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -
     blocks = low.states(layer)
     if maker is not None and maker.kind == "matmul_input_gradient":
         weights = _matrix_shape(scan.body, maker.inputs[1])
-        blocks = low.arrays.input_gradient(shape[0], *weights).result
+        blocks = low.arrays.input_gradient(shape[0], *weights, maker.attributes or 1).result
     name = low.matrix(enters, shape, blocks, "gradients")
     fill(low, name, "zero adjoints", layer)
     return name

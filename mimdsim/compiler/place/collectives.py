@@ -21,7 +21,7 @@ from itertools import groupby
 
 import numpy as np
 
-from mimdsim.costs.exchange_endpoint import link_phase_seconds
+from mimdsim.costs.chip_links import link_phase_seconds
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.topology import topology_graph
 from mimdsim.program import Relay

@@ -22,16 +22,10 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.codelets.products import partial_product_cycles, partial_sum_cycles
-from mimdsim.costs.exchange_endpoint import endpoint_cycles, longest_hop_latency, phase_cycles
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import MatrixUnit
-
-
-def _phase_cycles(machine: MimdMachine, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
-    """int64: cycles of phases whose busiest tiles have so many bytes on the wire, and fragments sent and received."""
-    busiest = endpoint_cycles(wire_bytes, sent, received, machine.exchange)
-    return phase_cycles(busiest, machine.exchange, longest_hop_latency(machine.chip, machine.exchange))
 
 
 def operand_phase_cycles(machine: MimdMachine, left: Any, right: Any, rows: Any, columns: Any) -> Any:
@@ -48,7 +42,7 @@ def operand_phase_cycles(machine: MimdMachine, left: Any, right: Any, rows: Any,
         received = received - alike // 2
     sent = np.where(columns > 1, left, 0) + np.where(rows > 1, right, 0)
     pieces_sent = (columns > 1).astype(np.int64) + (rows > 1)
-    return _phase_cycles(machine, np.maximum(sent, received), pieces_sent, columns + rows - 2)
+    return fabric_of(machine).estimate(np.maximum(sent, received), pieces_sent, columns + rows - 2)
 
 
 ITEM_BYTES = {"f16": 2, "f32": 4}
@@ -179,7 +173,7 @@ def _best_of_pieces(
             elements, fragments = pieces(int(found["rows"][at]), int(found["columns"][at]), inner)
             size = found["sum_bytes"][at] // found["share"][at]  # of one element of every other part
             moved = (inner - 1) * fragments
-            sums = int(found["steps"][at]) * int(_phase_cycles(machine, size * elements, moved, moved))
+            sums = int(found["steps"][at]) * int(fabric_of(machine).estimate(size * elements, moved, moved))
             exact += sums - int(found["sum_exchange_cycles"][at])
             found["sum_exchange_cycles"][at] = sums
         if exact < least:
@@ -252,7 +246,7 @@ def _candidates(
     reduced, casts = inner > 1, (inner == 1) & (dtype != partials_dtype)
     exchange, fabric = operand_phase_cycles(machine, left * size, right * size, rows, columns), machine.exchange
     sum_bytes = (inner - 1) * share * sum_size
-    sum_exchange = _phase_cycles(machine, sum_bytes, inner - 1, inner - 1)
+    sum_exchange = fabric_of(machine).estimate(sum_bytes, inner - 1, inner - 1)
     contexts = machine.tile.working_contexts
     scale = machine.tile.issue_cycles / contexts
     shared = (dtype, partials_dtype, units, channels, unit.coefficient_load_bytes_per_cycle)

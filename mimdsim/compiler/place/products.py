@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from mimdsim.codelets.products import TRANSPOSED
 from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, TileMapping
@@ -92,15 +94,38 @@ def largest_piece(rows: int, columns: int, parts: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProductPlace:
-    """C[m, n] = A[m, k] B[k, n] by `plan`, on tiles from `first_tile` on. Blocks of padding only are left out."""
+    """C[m, n] = A[m, k] B[k, n] by `plan`, on tiles from `first_tile` on. Blocks of padding only are left out.
+
+    groups: so many products of this size, of columns side by side, and rows of what is stored transposed for this
+    `kind` of product, on as many tiles each; `abreast` at once, then the next. turned: the plan is that of the
+    transposed product, in which the units hold B.
+    """
 
     plan: ProductPlan
     first_tile: int
+    groups: int = 1
+    kind: str = "forward"
+    group_tiles: int = 0
+    abreast: int = 1
+    turned: bool = False
 
     @classmethod
     def planned(cls, machine: MimdMachine, m: int, k: int, n: int, dtype: str, *, first_tile: int = 0) -> ProductPlace:
         """The product with the fewest cycles on one chip of `machine`; raises as `plan_product` does."""
         return cls(plan=plan_product(machine, m, k, n, dtype, pieces=largest_piece), first_tile=first_tile)
+
+    @property
+    def m(self) -> int:
+        return self.plan.n if self.turned else self.plan.m
+
+    @property
+    def n(self) -> int:
+        return self.plan.m if self.turned else self.plan.n
+
+    @property
+    def _axes(self) -> tuple[str, str]:
+        """What the plan calls the rows and the columns."""
+        return ("column", "row") if self.turned else ("row", "column")
 
     @cached_property
     def edges(self) -> dict[str, np.ndarray]:
@@ -124,39 +149,75 @@ class ProductPlace:
         place: np.ndarray = row % plan.row_splits + plan.row_splits * (column + plan.column_splits * inner)
         return self.first_tile + place
 
+    @property
+    def steps(self) -> int:
+        """Of all groups."""
+        return self.plan.steps * -(-self.groups // self.abreast)
+
     def vertices(self, step: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """(tiles, columns) of the partial products of a step: bounds of rows, inner dimension and columns; `part`."""
+        """(tiles, columns) of the partial products of a step: bounds of rows, inner dimension and columns; `part`; of
+        groups also the bounds in the weights along the axis that all groups have there."""
+        turn, step = divmod(step, self.plan.steps)
         row, column, inner = self._blocks("row", "column", "inner")
         now = row // self.plan.row_splits == step
         row, column, inner = row[now], column[now], inner[now]
         bounds = {}
-        for axis, number, prefix in (("row", row, "row_"), ("inner", inner, "inner_"), ("column", column, "")):
+        blocks = {"row": row, "inner": inner, "column": column}
+        for axis, prefix in zip((self._axes[0], "inner", self._axes[1]), ("row_", "inner_", ""), strict=True):
+            number = blocks[axis]
             bounds[f"{prefix}start"], bounds[f"{prefix}stop"] = self.edges[axis][number], self.edges[axis][number + 1]
         bounds["part"] = inner
-        return self.tile(row, inner, column), bounds
+        tiles = self.tile(row, inner, column)
+        if self.groups == 1:
+            return tiles, bounds
+        left, right = TRANSPOSED[self.kind]
+        shared = "row_" if left else "" if right else "inner_"
+        bounds |= {f"weight_{end}": bounds[f"{shared}{end}"] for end in ("start", "stop")}
+        group = np.arange(turn * self.abreast, min((turn + 1) * self.abreast, self.groups))
+        at, group = _grid(np.arange(len(tiles)), group)
+        bounds = {name: values[at] for name, values in bounds.items()}
+        for prefix, apart in (("row_", left * self.m), ("inner_", (not left) * self.plan.k), ("", self.n)):
+            for end in ("start", "stop"):
+                bounds[f"{prefix}{end}"] = bounds[f"{prefix}{end}"] + group * apart
+        return tiles[at] + group % self.abreast * self.group_tiles, bounds
+
+    def _of_groups(self, blocks: Blocks, rows: int, columns: int) -> Blocks:
+        """The same of every group, which are so many rows and columns apart."""
+        if self.groups == 1:
+            return blocks
+        box, group = _grid(np.arange(len(blocks.tiles)), np.arange(self.groups))
+        apart = {"row_start": rows, "row_stop": rows, "start": columns, "stop": columns}
+        moved = {name: values[box] + group * apart[name] for name, values in blocks.columns.items()}
+        return replace(blocks, tiles=blocks.tiles[box] + group % self.abreast * self.group_tiles, **moved)
 
     def supersteps(
         self, multiply: Codelet, add: Codelet
     ) -> list[tuple[str, Codelet, np.ndarray, dict[str, np.ndarray]]]:
         """(name, codelet, tiles, columns) of one after the other: the partial products of every step and, where there
         are several `parts`, their sums. Operands are "left", "right" and "partial", then "partial" and "total"."""
-        found = [("multiply", multiply, *self.vertices(step)) for step in range(self.plan.steps)]
+        found = [("multiply", multiply, *self.vertices(step)) for step in range(self.steps)]
         return found + [("sum", add, self.result.tiles, self.result.columns)] * (self.parts > 1)
 
     @cached_property
     def left(self) -> Blocks:
         """A [m, k]: every block spread evenly over the tiles that want it, one tile for each block of columns."""
-        return self._even_pieces("row", "inner", "column", fastest=1)
+        transposed = TRANSPOSED[self.kind][0]
+        down, over = self._axes
+        pieces = self._even_pieces(down, "inner", over, fastest=1)
+        return self._of_groups(pieces, transposed * self.m, (not transposed) * self.plan.k)
 
     @cached_property
     def right(self) -> Blocks:
         """B [k, n]: every block spread evenly over the tiles that want it, one tile for each block of rows."""
-        return self._even_pieces("inner", "column", "row", fastest=0)
+        transposed = TRANSPOSED[self.kind][1]
+        over, across = self._axes
+        pieces = self._even_pieces("inner", across, over, fastest=0)
+        return self._of_groups(pieces, transposed * self.plan.k, (not transposed) * self.n)
 
     @cached_property
     def result(self) -> Blocks:
         """C [m, n]: every block summed in shares by the tiles that hold its partial products."""
-        return self._even_pieces("row", "column", "inner", fastest=0)
+        return self._of_groups(self._even_pieces(*self._axes, "inner", fastest=int(self.turned)), 0, self.n)
 
     def _even_pieces(self, down: str, across: str, over: str, fastest: int) -> Blocks:
         """Blocks along two axes in even pieces, one for each block of a step along the third."""
@@ -173,16 +234,17 @@ class ProductPlace:
     @cached_property
     def partials(self) -> TileMapping:
         """Of the partial products [parts, m, n], where they are made."""
-        steps = [self.vertices(step) for step in range(self.plan.steps)]
+        steps = [self.vertices(step) for step in range(self.steps)]
         tiles = np.concatenate([where for where, _ in steps])
         columns = {name: np.concatenate([found[name] for _, found in steps]) for name in steps[0][1]}
+        rows = "weight" if self.groups > 1 and TRANSPOSED[self.kind][0] else "row"
         pairs = (
             (columns["part"], columns["part"] + 1),
-            (columns["row_start"], columns["row_stop"]),
+            (columns[f"{rows}_start"], columns[f"{rows}_stop"]),
             (columns["start"], columns["stop"]),
         )
         bounds = np.stack([np.stack(pair, axis=1) for pair in pairs], axis=1)
-        return TileMapping.of_boxes(tiles, bounds, (self.parts, self.plan.m, self.plan.n))
+        return TileMapping.of_boxes(tiles, bounds, (self.parts, self.m, self.groups * self.n))
 
 
 def _grid(*axes: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -227,19 +289,23 @@ class ArrayPlacement:
 
     machine: MimdMachine
     first_tile: int
-    known: dict[tuple[int, int, int], ProductPlace] = field(default_factory=dict)
+    known: dict[tuple[int, int, int, int, str], ProductPlace] = field(default_factory=dict)
     rows: dict[int, Blocks] = field(default_factory=dict)
     evenly: dict[tuple[int, int], Blocks] = field(default_factory=dict)
 
-    def product(self, m: int, k: int, n: int) -> ProductPlace:
-        """C[m, n] = A[m, k] B[k, n] in float32, A held by the matrix units; raises DoesNotFit or DescriptionError."""
-        key = m, k, n
+    def product(self, m: int, k: int, n: int, groups: int = 1, kind: str = "forward") -> ProductPlace:
+        """C[m, n] = A[m, k] B[k, n] in float32, A held by the matrix units, of each of `groups` on its share of the
+        tiles, where what takes fewer cycles is held; raises DoesNotFit or DescriptionError."""
+        key = m, k, n, groups, kind if groups > 1 else "forward"
         if key not in self.known:
-            tiles = self.machine.chip.tiles - self.first_tile
-            smaller = self.machine.model_copy(
-                update={"chip": self.machine.chip.model_copy(update={"tiles": max(tiles, 1)})}
-            )
-            self.known[key] = ProductPlace.planned(smaller, m, k, n, "f32", first_tile=self.first_tile)
+            tiles = max(self.machine.chip.tiles - self.first_tile, 1)
+            each = max(tiles // groups, 1)
+            smaller = self.machine.model_copy(update={"chip": self.machine.chip.model_copy(update={"tiles": each})})
+            sizes = ((m, k, n), (n, k, m)) if groups > 1 else ((m, k, n),)
+            plans = [ProductPlace.planned(smaller, *size, "f32", first_tile=self.first_tile) for size in sizes]
+            best = min(plans, key=lambda place: place.plan.cycles)
+            shared: dict[str, Any] = {"groups": groups, "kind": key[-1], "group_tiles": each}
+            self.known[key] = replace(best, **shared, abreast=min(groups, tiles), turned=best is not plans[0])
         return self.known[key]
 
     def row(self, width: int) -> Blocks:
@@ -268,15 +334,16 @@ class ArrayPlacement:
             self.evenly[shape] = _cut(*edges, only, only, grid, lambda _, part: self.first_tile + part, 1)
         return self.evenly[shape]
 
-    def forward(self, rows: int, inputs: int, neurons: int) -> ProductPlace:
-        """Currents [rows, neurons] from spikes [rows, inputs] and weights [inputs, neurons]; rows are samples, or
-        positions of samples."""
-        return self.product(rows, inputs, neurons)
+    def forward(self, rows: int, inputs: int, neurons: int, groups: int = 1) -> ProductPlace:
+        """Currents [rows, neurons] from spikes [rows, groups * inputs] and weights [inputs, neurons]; rows are samples,
+        or positions of samples."""
+        return self.product(rows, inputs, neurons // groups, groups, "forward")
 
-    def input_gradient(self, rows: int, inputs: int, neurons: int) -> ProductPlace:
-        """Gradient of spikes [rows, inputs] from that of currents [rows, neurons] and the transposed weights."""
-        return self.product(rows, neurons, inputs)
+    def input_gradient(self, rows: int, inputs: int, neurons: int, groups: int = 1) -> ProductPlace:
+        """Gradient of spikes [rows, groups * inputs] from that of currents [rows, neurons] and the transposed
+        weights."""
+        return self.product(rows, neurons // groups, inputs, groups, "input gradient")
 
-    def weight_gradient(self, rows: int, inputs: int, neurons: int) -> ProductPlace:
+    def weight_gradient(self, rows: int, inputs: int, neurons: int, groups: int = 1) -> ProductPlace:
         """Gradient of weights [inputs, neurons] from the transposed spikes and the gradient of currents."""
-        return self.product(inputs, rows, neurons)
+        return self.product(inputs, rows, neurons // groups, groups, "weight gradient")

@@ -273,15 +273,28 @@ def multiply_blocks(left_transposed: bool, right_transposed: bool) -> Callable[.
     """The partial products of a table: partial[part, rows, columns] = left[rows, inner] @ right[inner, columns].
 
     Either operand may be stored transposed; partial may lack its first axis. Blocks of one part that together fill a
-    rectangle take one call of the matrix library, which touches exactly their boxes.
+    rectangle take one call of the matrix library, which touches exactly their boxes. of_weights: of groups, bounds in
+    the weights (the right operand; the partial sums, where the left is transposed) along the axis that groups share
+    there.
     """
 
-    def compute(left, right, partial, row_start, row_stop, inner_start, inner_stop, start, stop, part):  # type: ignore[no-untyped-def]
-        a = left.T if left_transposed else left
+    def compute(  # type: ignore[no-untyped-def]
+        left, right, partial, row_start, row_stop, inner_start, inner_stop, start, stop, part, *of_weights
+    ):
         b = right.T if right_transposed else right
-        whole = partial if partial.ndim == 3 else partial[None]
-        for number in np.unique(part):
-            chosen = np.flatnonzero(part == number)
+        apart = np.zeros_like(part)  # how far the columns of a group are from where the weights count from
+        if of_weights and left_transposed:
+            apart, (row_start, row_stop) = row_start - of_weights[0], of_weights
+        elif of_weights and right_transposed:
+            apart, (start, stop) = start - of_weights[0], of_weights
+        elif of_weights:
+            apart, (inner_start, inner_stop) = inner_start - of_weights[0], of_weights
+        every = part + apart * (part.max() + 1)
+        for one in np.unique(every):
+            chosen = np.flatnonzero(every == one)
+            number, away = part[chosen[0]], apart[chosen[0]]
+            a = left.T[away:] if left_transposed else left if right_transposed else left[:, away:]
+            whole = (partial if partial.ndim == 3 else partial[None])[..., right_transposed * away :]
             for box in _rectangles(row_start[chosen], row_stop[chosen], start[chosen], stop[chosen]):
                 top, bottom, first, last = box
                 low, high = int(inner_start[chosen[0]]), int(inner_stop[chosen[0]])

@@ -52,6 +52,8 @@ class MappingOptions(Section):
     "every:K" (docs/stash.md). `split`: layers that are cut otherwise than by the published rule, which makes no copies
     and gives every tile of the chip the same number of neurons. `program`: rules that make another program of the same
     training step, or "best" for all of them (docs/mapping.md). `tiles`: as if the chip had only so many.
+    `strip_columns`: where distance counts, tiles that follow each other lie in strips of so many columns of the chip,
+    down one and up the next, so that layers are blocks; 0: in whole rows.
     """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
@@ -60,6 +62,7 @@ class MappingOptions(Section):
     tiles: int = Field(default=0, ge=0)  # of the chip that may be used, these included; 0: all
     weight_gradient_replicas: int = Field(default=6, gt=0, le=64)
     states_per_worker: int = Field(default=64, gt=0)
+    strip_columns: int = Field(default=0, ge=0, le=4096)
     reduce_exponent: float = Field(default=0.8, gt=0, le=2)
     reduce_group: int = Field(default=0, ge=0)  # tiles whose sums of an input gradient are added first; 0: batch / 2
     state_gradient: Literal["tilewise", "per_batch"] = "tilewise"

@@ -140,6 +140,7 @@ def _convolution(workload: Workload, layers: list[Layer], name: str, sources: tu
             planes=planes,
             window=Window(kernel=keys.kernel, stride=keys.stride, padding=keys.padding, dilation=keys.dilation),
             channels=keys.channels,
+            groups=keys.groups,
             before=_pool(keys.pool_before),
             after=_pool(keys.pool),
         )

@@ -7,7 +7,6 @@ A description may come from anywhere, so the file is run only in a process in wh
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -18,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.base.files import with_home
-from mimdsim.base.user_code import call_users, load_file
+from mimdsim.base.user_code import call_users, load_file, require_allowed
 from mimdsim.graph.cell_catalogue import CELL_MODELS, cell_of
 from mimdsim.graph.cell_equations import Written, cell_from_equations
 from mimdsim.graph.cells import Cell, CellModel
@@ -31,7 +30,6 @@ from mimdsim.graph.surrogates import known_surrogate
 from mimdsim.workload.description.sections import PER_LAYER, Network
 
 OF_LIF_ONLY = tuple(parameter.name for parameter in LIF.parameters)  # keys of their own in the description
-ALLOWED = "MIMDSIM_ALLOW_CODE"  # which processes started from here have too
 Models = Mapping[str, Model | CellModel]
 SHIPPED: Models = {**MODELS, **CELL_MODELS}
 
@@ -87,7 +85,7 @@ def _cell(network: Network, model: CellModel, index: int) -> LinearNeuron | Cell
     for key in ("reset", "reset_gradient"):
         unread = unread or (key if network.of_layer(key, index) else "")
     cell = cell_of(model, _parameters(network, model, index))
-    linear = linear_neuron_of(model, cell.values)
+    linear = linear_neuron_of(model, cell.values) if model.spiking or last else None  # others send what they read
     if network.spikes != "dense" and linear is None:
         raise MappingError(f'network.neuron = "{model.name}": cells send no lists: set network.spikes = "dense"')
     if network.learned.get(network.layers[index]):
@@ -169,12 +167,6 @@ def _parameters(network: Network, model: Model | CellModel, index: int) -> dict[
     return given
 
 
-def allow_code() -> None:
-    """From now on, in this process and those that it starts, run the Python files that workloads name
-    (`network.models`): allow only workloads that you trust."""
-    os.environ[ALLOWED] = "1"
-
-
 def models_with(path: str) -> Models:
     """All models and cells by name: those that come with mimdsim, and those of the file, if one is named.
 
@@ -183,14 +175,7 @@ def models_with(path: str) -> Models:
     """
     if not path:
         return SHIPPED
-    if os.environ.get(ALLOWED) != "1":
-        raise DescriptionError(
-            f"network.models = '{path}'",
-            [
-                "is a Python file, which is run only if you say so: type  mimdsim --allow-code COMMAND ...  , or call "
-                "mimdsim.allow_code(), for workloads that you trust"
-            ],
-        )
+    require_allowed(f"network.models = '{path}'", "workloads")
     file = with_home(path)
     try:
         changed = file.stat().st_mtime_ns

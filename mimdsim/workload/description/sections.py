@@ -88,14 +88,16 @@ class PoolKeys(Section):
 
 class ConvolutionKeys(Section):
     """How a layer reads planes: weights of a `kernel` for each of `channels`, shared by all positions, as Conv2d of
-    PyTorch. `pool_before` is of the spikes that it reads, `pool` of its currents. `planes`: channels, height and width
-    of the network's input, where the data do not say it. A height of 1 is one dimension."""
+    PyTorch. `groups`: channels made read only the channels of their own group. `pool_before` is of the spikes that it
+    reads, `pool` of its currents. `planes`: channels, height and width of the network's input, where the data do not
+    say it. A height of 1 is one dimension."""
 
     channels: int = Field(gt=0, le=65_536)
     kernel: PairOrOne
     stride: PairOrOne = (1, 1)
     padding: PairOrOne = (0, 0)
     dilation: PairOrOne = (1, 1)
+    groups: int = Field(default=1, gt=0, le=65_536)
     pool_before: PoolKeys | None = None
     pool: PoolKeys | None = None
     planes: tuple[Extent, Extent, Extent] | None = None
@@ -104,12 +106,14 @@ class ConvolutionKeys(Section):
 class DelayKeys(Section):
     """Delays that a layer learns, one for every weight: 0 to `ages` - 1 timesteps more than the age at which it reads
     its source. A weight is spread over the ages as a Gaussian of `width` timesteps around its delay, which shrinks over
-    `training_steps` to `final_width`, exponentially (0: is that from the first). Tests round delays."""
+    `training_steps` to `final_width`, exponentially (0: is that from the first); `epsilon` is added to the sum by which
+    it is divided (DCLS: 1e-7). Tests round delays."""
 
     ages: int = Field(gt=1, le=1024)
     width: float = Field(default=0.5, gt=0, le=1e6)
     final_width: float = Field(default=0.5, gt=0, le=1e6)
     training_steps: int = Field(default=0, ge=0, le=1 << 31)
+    epsilon: float = Field(default=0.0, ge=0, le=1)
 
 
 class CellKeys(Section):

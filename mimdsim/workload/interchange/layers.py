@@ -132,7 +132,7 @@ def _matrices(layer: Layer, read: tuple[Source, ...], weights: Mapping[str, Arra
     if layer.delays is None:
         return [np.asarray(weights[name], np.float64) for name in weights_named(layer.name, read)]
     w, delay = (np.asarray(weights[each.name], np.float64) for each in layer.parameters[:2])
-    return list(delayed_weights(layer.delays.ages, w, delay, np.zeros(1)))
+    return list(delayed_weights(layer.delays.ages, 0.0, w, delay, np.zeros(1)))
 
 
 def with_constants(layer: Layer, weights: Mapping[str, Array]) -> Layer:

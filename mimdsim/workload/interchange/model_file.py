@@ -205,7 +205,10 @@ def write_model(path: Path, network: ImportedNetwork) -> None:
             notes["form"] = FORM_OF_SOURCES
         before = layer
         if each.convolution:
-            notes[f"{layer}.convolution"] = json.dumps(asdict(each.convolution))
+            described = asdict(each.convolution)
+            if each.convolution.groups == 1:
+                del described["groups"]  # as in files of before there were any
+            notes[f"{layer}.convolution"] = json.dumps(described)
     write_safetensors(path, arrays, notes)
 
 

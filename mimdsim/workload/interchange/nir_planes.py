@@ -20,8 +20,8 @@ PADDING = "padding"  # numbers, or a word
 class PlaneMap:
     """A pool, weights and another pool, each of which may be missing, of planes that the source says.
 
-    weights [channels read * taps, channels made] of a window (None: all of the planes), bias one for each of these;
-    sides: height and width of what the weights read, where the node says them.
+    weights [channels read by a group * taps, channels made] of a window (None: all of the planes), bias one for each
+    of these; sides: height and width of what the weights read, where the node says them.
     """
 
     before: Pool | None = None
@@ -30,6 +30,7 @@ class PlaneMap:
     bias: Reals | None = None
     after: Pool | None = None
     sides: tuple[int | None, int | None] = (None, None)
+    groups: int = 1
 
     @property
     def planes(self) -> Planes | None:
@@ -37,7 +38,7 @@ class PlaneMap:
         high, wide = self.sides
         if self.before or self.window is None or self.weights is None or high is None or wide is None:
             return None
-        return Planes(channels=len(self.weights) // self.window.taps, height=high, width=wide)
+        return Planes(channels=self.groups * len(self.weights) // self.window.taps, height=high, width=wide)
 
     def convolution(self, planes: Planes) -> Convolution:
         """Of a source of `planes`; raises NodeProblem for maps without weights and windows that do not fit."""
@@ -49,12 +50,13 @@ class PlaneMap:
             if said not in (None, side):
                 raise NodeProblem(f"reads planes of {read}; its convolution is for a side of {said}, not {side}")
         window = self.window or Window.whole(read)
-        if read.channels * window.taps != len(weights):
-            covers = read.channels * window.taps
-            raise NodeProblem(f"has weights for {len(weights)} inputs of a window that covers {covers}")
-        channels, before, after = int(weights.shape[1]), self.before, self.after
+        covers = read.channels * window.taps
+        if covers != len(weights) * self.groups:
+            raise NodeProblem(f"has weights for {len(weights) * self.groups} inputs of a window that covers {covers}")
+        channels, groups = int(weights.shape[1]), self.groups
+        pools = {"before": self.before, "after": self.after}
         return _fits(
-            lambda: bounded(Convolution(planes=planes, window=window, channels=channels, before=before, after=after))
+            lambda: bounded(Convolution(planes=planes, window=window, channels=channels, groups=groups, **pools))
         )
 
     def through(self, node: NirNode) -> PlaneMap:
@@ -83,15 +85,15 @@ class PlaneMap:
         if extents == 2:
             return made
         groups = node.arrays["groups"].reshape(-1)
-        if groups.size != 1 or groups[0] != 1:
-            raise NodeProblem(f"has {groups[:4].tolist()} groups; one can run: write its weights out with zeros")
+        if groups.size != 1 or not 1 <= groups[0] <= MAX_VALUES or groups[0] % 1:
+            raise NodeProblem(f"has {groups[:4].tolist()} groups; one whole number of at least 1 is needed")
         high, wide = (1, *weight.shape[2:]) if one else weight.shape[2:]
         sides: tuple[int | None, int | None] = (1, None) if one else (None, None)
         if "input_shape" in node.arrays:
             sides = _pair(node, "input_shape", one)
             if min(sides) < 1:
                 raise NodeProblem(f"'input_shape' is {sides}; at least 1 is needed")
-        return replace(made, window=_window(node, (int(high), int(wide))), sides=sides)
+        return replace(made, window=_window(node, (int(high), int(wide))), sides=sides, groups=int(groups[0]))
 
 
 def bounded(convolution: Convolution) -> Convolution:

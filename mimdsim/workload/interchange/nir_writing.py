@@ -150,7 +150,7 @@ def _product(weights: Reals, bias: Reals | None, gain: Reals) -> NirNode:
 def _is_flat(convolution: Convolution) -> bool:
     """Whether it is written as a matrix of pooled planes, as classifiers are."""
     whole = convolution.window == Window.whole(convolution.read)
-    return convolution.before is not None and whole and convolution.after is None
+    return convolution.before is not None and whole and convolution.after is None and convolution.groups == 1
 
 
 def _made(population: Population) -> Planes | None:
@@ -168,8 +168,9 @@ def _convolved(name: str, product: str, convolution: Convolution, linear: NirNod
     if _is_flat(convolution):
         found |= {f"{name}_flat": _flatten(read), product: linear}
     else:
-        weight = linear.arrays["weight"].reshape(convolution.channels, read.channels, *window.kernel)
-        arrays = {"input_shape": np.array([read.height, read.width]), "weight": weight, "groups": np.array(1)}
+        groups = convolution.groups
+        weight = linear.arrays["weight"].reshape(convolution.channels, read.channels // groups, *window.kernel)
+        arrays = {"input_shape": np.array([read.height, read.width]), "weight": weight, "groups": np.array(groups)}
         arrays |= {key: np.array(getattr(window, key)) for key in ("stride", "padding", "dilation")}
         arrays["bias"] = linear.arrays.get("bias", np.zeros(convolution.channels))
         found[product] = NirNode(kind="Conv2d", arrays=arrays)

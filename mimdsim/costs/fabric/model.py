@@ -1,0 +1,121 @@
+"""What an exchange on a chip costs: the questions that a fabric answers, asked by timing, search, planner, explain,
+advice and trace, and answered nowhere else.
+
+A fabric of one's own is a subclass in a Python file that the machine names, `exchange.model = "mine.py:Mine"`; it needs
+`cycles` and `estimate`, the rest has answers that follow from them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mimdsim.base.compressed_columns import wide
+from mimdsim.machine import MimdMachine
+from mimdsim.machine.mimd import Chip
+from mimdsim.program import Exchange, Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class BusiestTile:
+    """The tile that an exchange phase waits for: bytes on its wire, and cycles of its control instructions."""
+
+    tile: int
+    wire_bytes: int
+    control_cycles: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Cycles of a phase with one cause: the cause, how the number is computed, and remarks."""
+
+    what: str
+    how: str
+    cycles: float
+    note: str = ""
+
+
+class FabricModel(ABC):
+    """The exchange fabric of a machine. Cycles are whole and those of the machine's clock."""
+
+    kind: ClassVar[str] = "derived"
+    """Kind of source of all its cycles, which sets their interval (`base/units.py`)."""
+    compared_with: ClassVar[str] = "endpoint"
+    """The fabric whose cycles a profile gives beside its own."""
+    rates: ClassVar[tuple[str, ...]] = ("bytes_per_cycle",)
+    """Keys of [exchange] whose doubling advice tries."""
+
+    @property
+    def knows_distance(self) -> bool:
+        """Whether it matters which tiles of a chip exchange."""
+        return True
+
+    limits: ClassVar[str] = ""
+    """What a run with it has to say of what is not modelled."""
+
+    def __init__(self, machine: MimdMachine):
+        self.machine, self.fabric, self.chip = machine, machine.exchange, machine.chip
+
+    @abstractmethod
+    def cycles(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> np.ndarray:
+        """int64[phases, chips]: cycles of exchange phases of a program (None: all, in order), 0 where nothing moves."""
+
+    @abstractmethod
+    def estimate(self, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
+        """int64: cycles of phases over the whole chip, of which only so much is known: bytes on the wire of the busiest
+        tile (sent or received, whichever are more), and the fragments that it sends and receives."""
+
+    def hop_bytes(self, program: Program) -> np.ndarray:
+        """int64[phases]: bytes times links between routers that they go along, for every exchange phase of a program;
+        0 where there are no such links."""
+        return np.zeros(len(exchanges_of(program)), np.int64)
+
+    def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
+        """int64[taking part]: cycles of one phase if no tile took longer than this one."""
+        found: np.ndarray = self.cycles(program, [exchange])[0, exchange.tiles // program.tiles_per_chip]
+        return found
+
+    def busiest(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> list[BusiestTile | None]:
+        """The tile that takes longest in each phase, the first of several; None if nothing moves."""
+        found: list[BusiestTile | None] = []
+        for exchange in exchanges_of(program) if exchanges is None else exchanges:
+            wire = np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received"))
+            at = int(np.argmax(wire)) if wire.any() else -1
+            found.append(
+                None
+                if at < 0
+                else BusiestTile(tile=int(exchange.tiles[at]), wire_bytes=int(wire[at]), control_cycles=0)
+            )
+        return found
+
+    def explain(self, program: Program, exchange: Exchange, tile: int, phase: int) -> list[Part]:
+        """What a phase that takes `phase` cycles on the tile's chip spends them on, as one of its tiles sees it."""
+        return [Part(what=f"exchange, {self.fabric.model}", how=f"{phase:,}", cycles=phase)]
+
+
+def exchanges_of(program: Program) -> list[Exchange]:
+    """The exchanges of all supersteps that have one, in program order."""
+    return [superstep.exchange for superstep, _, _ in program.supersteps() if superstep.exchange is not None]
+
+
+def moving_tiles(exchange: Exchange) -> np.ndarray:
+    """int64: the tiles that send or receive."""
+    return wide(exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)])
+
+
+def hops_apart(program: Program, groups: Sequence[np.ndarray], chip: Chip) -> np.ndarray:
+    """int64[groups, chips]: hops between the farthest rows and columns of each chip's tiles of every group."""
+    places = chip.places(program.strip_columns)
+    apart = np.zeros((2, len(groups), program.chips), np.int64)
+    for number, tiles in enumerate(groups):
+        on_chip, within = np.divmod(tiles, program.tiles_per_chip)
+        for axis, place in enumerate(each[within] for each in places):
+            least, most = np.full(program.chips, chip.tiles), np.zeros(program.chips, np.int64)
+            np.minimum.at(least, on_chip, place)
+            np.maximum.at(most, on_chip, place)
+            apart[axis, number] = np.maximum(most - least, 0)
+    return np.asarray(chip.hops(*apart))

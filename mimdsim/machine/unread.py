@@ -1,0 +1,110 @@
+"""Keys of a machine that are given and that nothing reads, given the rest of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from mimdsim.machine.gpu import GpuMachine
+from mimdsim.machine.mimd import MODELS, ROUTED, MimdMachine
+
+
+class _Readers(NamedTuple):
+    """`keys` are read on machines of which `are_read` holds; else `why` says why they are not."""
+
+    keys: tuple[str, ...]
+    are_read: Callable[[Any], bool]
+    why: str
+
+
+OF_TILED = (
+    _Readers(
+        ("links.group_chips", "links.group_links_per_edge"),
+        lambda machine: machine.links.topology != "switch",
+        'links.topology = "switch" has no links between two chips',
+    ),
+    _Readers(
+        ("links.group_links_per_edge",),
+        lambda machine: machine.links.group_chips > 1,
+        "links.group_chips makes no groups of several chips",
+    ),
+    _Readers(
+        ("chip.grid",),
+        lambda machine: bool(
+            machine.sync.hop_cycles or machine.exchange.hop_cycles or machine.exchange.model == "routed"
+        ),
+        "hops take no time: neither sync.hop_cycles nor exchange.hop_cycles is given",
+    ),
+    _Readers(
+        tuple(f"exchange.{key}" for key in ROUTED),
+        lambda machine: machine.exchange.model not in MODELS or machine.exchange.model == "routed",
+        'only exchange.model = "routed" has links between routers',
+    ),
+    _Readers(
+        ("exchange.ways", "exchange.ring_columns", "exchange.ring_rows"),
+        lambda machine: machine.chip.grid == "torus",
+        'rows and columns are closed to rings by chip.grid = "torus" alone',
+    ),
+    _Readers(
+        ("exchange.tiles_per_bus",),
+        lambda machine: machine.exchange.model != "routed" or machine.exchange.tiles_per_bus == 1,
+        'tiles of exchange.model = "routed" have ports of their own',
+    ),
+    _Readers(
+        ("energy.hop_joules_per_byte",),
+        lambda machine: machine.exchange.model not in MODELS or machine.exchange.model == "routed",
+        'only exchange.model = "routed" has links between routers',
+    ),
+    _Readers(
+        ("sync.exchange_share",),
+        lambda machine: machine.sync.model != "dataflow" or machine.links.chips > 1,
+        'tiles wait for their inputs alone: sync.model = "dataflow"',
+    ),
+    _Readers(
+        ("power.matrix_joules_per_flop",),
+        lambda machine: machine.matrix is not None and machine.energy is not None,
+        "the watts of a fully busy matrix unit need [matrix] and [energy]",
+    ),
+)
+OF_GPUS = (
+    _Readers(
+        (
+            *("chip.tensor_clock_hz", "chip.product_share", "chip.tensor_product_share", "chip.tensor_tile_edge"),
+            *("chip.tensor_k_in_flight", "chip.tensor_unaligned_share", "chip.cluster_multiprocessors"),
+            *("compute.tf32_flops_per_cycle", "compute.fp32_library_share", "compute.fp32_wide_share"),
+        ),
+        lambda machine: machine.systolic is None,
+        "products run on the arrays of [systolic]",
+    ),
+)
+
+
+def keys_without_effect(machine: MimdMachine | GpuMachine) -> dict[str, str]:
+    """Dotted keys that nothing reads on a machine, given or not: and why."""
+    found: dict[str, str] = {}
+    for keys, are_read, why in OF_TILED if isinstance(machine, MimdMachine) else OF_GPUS:
+        for dotted in () if are_read(machine) else keys:
+            found.setdefault(dotted, why)
+    return found
+
+
+def unread_keys(machine: MimdMachine | GpuMachine) -> dict[str, str]:
+    """Those that are given, with another value than by default."""
+    found: dict[str, str] = {}
+    for dotted, why in keys_without_effect(machine).items():
+        name, key = dotted.split(".")
+        section = getattr(machine, name)
+        given = section is not None and key in section.model_fields_set
+        if given and getattr(section, key) != type(section).model_fields[key].default:
+            found[dotted] = why
+    return found
+
+
+def unread_numbers(machine: MimdMachine | GpuMachine) -> Iterator[str]:
+    """A sentence for each of `unread_keys`."""
+    yield from (f"{dotted}: has no effect, because {why}" for dotted, why in unread_keys(machine).items())
+
+
+def machine_notes(machine: MimdMachine | GpuMachine) -> tuple[str, ...]:
+    """What is said of a description before its numbers: sources of its base that name other numbers, unread keys."""
+    return (*machine.outdated_texts(), *unread_numbers(machine))

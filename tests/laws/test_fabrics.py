@@ -1,0 +1,466 @@
+"""Laws of exchange fabrics: networks of routers on any messages, and fabrics of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import simpy
+from by_hand import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mimdsim
+from mimdsim.base.errors import DescriptionError
+from mimdsim.costs.fabric import fabric_of
+from mimdsim.costs.fabric.endpoint import Endpoint
+from mimdsim.costs.fabric.routed import Ends, Network, Routed, RoutedPhase
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.numerics.columns import routes
+from mimdsim.pipeline import simulate
+from mimdsim.program.messages import Messages
+from mimdsim.timing import program_loads
+from mimdsim.timing.dataflow import arrivals_of
+from mimdsim.timing.recording import Recording
+from mimdsim.timing.tile_cycles import TileIssue
+from mimdsim.workload import load_workload
+
+Sent = list[tuple[int, int, list[int]]]  # sender, bytes, readers
+
+WIDE, HIGH = 4, 4
+SMALL: dict[str, Any] = {
+    "data.inputs": 20, "data.classes": 3, "data.timesteps": 2, "data.input_capacity": 6, "data.activity": 0.2,
+    "data.train_samples": 8, "data.test_samples": 2, "network.hidden": [8], "network.capacity": [4, 3],
+    "training.batch": 4, "training.max_training_steps": 1,
+}  # fmt: skip
+FREE: dict[str, Any] = {  # links that are never full and cost nothing
+    "exchange_link_bytes_per_cycle": 1e12, "exchange_hop_cycles": 0.0, "exchange_tiles_per_bus": 1,
+}  # fmt: skip
+messages = st.lists(
+    st.tuples(
+        st.integers(0, 15), st.integers(1, 5000), st.lists(st.integers(0, 15), min_size=1, max_size=15, unique=True)
+    ),
+    min_size=1,
+    max_size=24,
+).map(
+    lambda sent: [(tile, size, [r for r in readers if r != tile] or [(tile + 1) % 16]) for tile, size, readers in sent]
+)
+shapes = st.fixed_dictionaries(
+    {
+        "chip_grid": st.sampled_from(["mesh", "torus", "crossbar"]),
+        "exchange_ways": st.sampled_from(["both", "one", "opposed"]),
+        "exchange_multicast": st.sampled_from(["tree", "reserved", "linked", "none"]),
+        "exchange_switching": st.sampled_from(["cut-through", "wormhole"]),
+        "exchange_link_bytes_per_cycle": st.sampled_from([1.0, 4.0, 30.0]),
+        "exchange_hop_cycles": st.sampled_from([0.0, 3.0]),
+        "exchange_header_bytes": st.sampled_from([0, 8]),
+        "exchange_packet_bytes": st.sampled_from([0, 64]),
+        "exchange_acknowledge_bytes": st.sampled_from([0, 8]),
+    }
+)
+
+
+def routed(**changes: Any) -> MimdMachine:
+    return tiny(**{"exchange_model": "routed", "exchange_link_bytes_per_cycle": 4.0, **changes})
+
+
+def listed(sent: Sent) -> tuple[Messages, Ends]:
+    sender, size = (np.array([one[at] for one in sent], np.int64) for at in (0, 1))
+    count = np.array([len(readers) for _, _, readers in sent])
+    reader = np.array([tile for _, _, readers in sent for tile in readers], np.int64)
+    made = Messages(
+        sender=sender, size_bytes=size, first=np.concatenate([[0], np.cumsum(count)]).astype(np.int64), reader=reader
+    )
+    tiles = np.unique(np.concatenate([sender, reader]))
+
+    def by(tile: np.ndarray, amount: np.ndarray) -> np.ndarray:
+        return np.bincount(np.searchsorted(tiles, tile), weights=amount, minlength=len(tiles))
+
+    got, pieces = np.repeat(size, count), np.ones(len(size))
+    return made, Ends(tiles, by(sender, size), by(reader, got), by(sender, pieces), by(reader, got > 0))
+
+
+def phase(machine: MimdMachine, sent: Sent) -> RoutedPhase:
+    return Routed(machine).phase_of(*listed(sent))
+
+
+def cycles(machine: MimdMachine, sent: Sent) -> int:
+    return int(phase(machine, sent).cycles[0])
+
+
+# ---- by hand
+
+
+def test_a_row_that_two_messages_share() -> None:
+    """Tile 0 sends 40 bytes to tile 2 and tile 1 sends 80 to tile 3, of a row of four: both use the link from 1 to
+    2. Ports take 4 bytes a cycle, links 2, a hop 5 cycles, the start 100."""
+    plain = {"exchange_link_bytes_per_cycle": 2.0, "exchange_hop_cycles": 5.0, "exchange_send_fragment_cycles": 0.0}
+    plain["exchange_receive_fragment_cycles"] = 0.0
+    sent = [(0, 40, [2]), (1, 80, [3])]
+    found = phase(routed(**plain), sent)
+    assert found.loads[0, 0, :4].tolist() == [40, 120, 80, 0]
+    assert found.cycles.tolist() == [100 + 60 + 2 * 5]  # the link, and two hops
+    # each has one reader, so nobody waits behind a packet that waits
+    assert cycles(routed(**plain, exchange_switching="wormhole"), sent) == 100 + 60 + 10
+    # held while waited for: the port out, 22 cycles of tile 1, and then the link that both share
+    two = [*sent, (1, 8, [0])]
+    assert cycles(routed(**plain, exchange_switching="wormhole"), two) == 100 + 22 + 60 + 10
+    # one tile's messages queue at its port, not at links
+    alone = [(0, 40, [2]), (0, 80, [3])]
+    assert cycles(routed(**plain, exchange_switching="wormhole"), alone) == 100 + 60 + 15
+    # packets of 16 bytes, each with 4 bytes more: 3 and 5 of them
+    packets = routed(**plain, exchange_packet_bytes=16, exchange_header_bytes=4)
+    assert phase(packets, sent).loads[0, 0, :4].tolist() == [52, 152, 100, 0]
+
+
+def test_a_tree_carries_once_what_several_want() -> None:
+    """Tile 0 of a grid of 4 x 4 sends 8 bytes to tiles 5, 6 and 9: two links of its row, one down to 6, two to 9."""
+    sent = [(0, 8, [5, 6, 9])]
+    loads = phase(routed(), sent).loads[0]
+    assert loads[0].tolist() == [8, 8] + [0] * 14  # east
+    assert np.flatnonzero(loads[2]).tolist() == [1, 2, 5]  # south of 1 and 5 to 9, of 2 to 6
+    each = phase(routed(exchange_multicast="none"), sent).loads[0]
+    assert each[0, :2].tolist() == [24, 8]
+    assert each[2, [1, 2, 5]].tolist() == [16, 8, 8]
+    # 3 packets on the port take 6 cycles; reserving the tree takes 2 x 3 hops x 1 cycle, one packet 2: not worth it
+    reserved = routed(exchange_multicast="reserved", exchange_hop_cycles=1.0, exchange_send_fragment_cycles=0.0)
+    assert phase(reserved, sent).loads[0, 0, :2].tolist() == [24, 8]
+
+
+def test_rings_lead_the_shorter_way_or_one_way() -> None:
+    sent = [(0, 4, [3])]
+    assert phase(routed(), sent).loads[0, 0, :4].tolist() == [4, 4, 4, 0]
+    ring = phase(routed(chip_grid="torus"), sent).loads[0]
+    assert (ring[0].sum(), ring[1, 0]) == (0, 4)  # one step west
+    one = phase(routed(chip_grid="torus", exchange_ways="one"), [(3, 4, [0])]).loads[0]
+    assert one[0, 3] == 4
+    opposed = phase(routed(chip_grid="torus", exchange_ways="opposed"), sent).loads
+    assert (opposed[0].sum(), opposed[1].sum()) == (0, 4)  # on the second network, which leads west
+    wider = routed(chip_grid="torus", exchange_ways="one", exchange_ring_columns=6)
+    assert phase(wider, [(3, 4, [0])]).loads[0, 0].sum() == 12  # three steps over routers without tiles
+
+
+def test_a_crossbar_of_clusters() -> None:
+    """Four tiles share a router: what stays among them uses no link, the rest one link to the middle and one from
+    it."""
+    machine = routed(chip_grid="crossbar", exchange_tiles_per_router=4)
+    found = phase(machine, [(0, 8, [1]), (0, 12, [5, 6, 9]), (4, 20, [5])])
+    assert found.loads[0, 0].tolist() == [12, 0, 0, 0]
+    assert found.loads[0, 2].tolist() == [0, 12, 12, 0]
+
+
+# ---- laws
+
+
+@settings(max_examples=200, deadline=None)
+@given(sent=messages, shape=shapes, factor=st.sampled_from([2, 10]))
+def test_wider_links_and_cheaper_hops_are_never_slower(sent: Sent, shape: dict[str, Any], factor: int) -> None:
+    before = cycles(routed(**shape), sent)
+    wider = shape | {"exchange_link_bytes_per_cycle": factor * shape["exchange_link_bytes_per_cycle"]}
+    assert cycles(routed(**wider), sent) <= before
+    if shape["exchange_multicast"] in ("tree", "none"):  # else routes are chosen by what a hop costs
+        assert cycles(routed(**shape | {"exchange_hop_cycles": 0.0}), sent) <= before
+    lighter = shape | {"exchange_header_bytes": 0, "exchange_acknowledge_bytes": 0}
+    if shape["exchange_multicast"] in ("tree", "none"):
+        assert cycles(routed(**lighter), sent) <= before
+
+
+@settings(max_examples=200, deadline=None)
+@given(sent=messages, shape=shapes)
+def test_waiting_while_holding_links_is_never_faster(sent: Sent, shape: dict[str, Any]) -> None:
+    assert cycles(routed(**shape | {"exchange_switching": "cut-through"}), sent) <= cycles(
+        routed(**shape | {"exchange_switching": "wormhole"}), sent
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(sent=messages, grid=st.sampled_from(["mesh", "torus", "crossbar"]))
+def test_links_that_cost_nothing_are_the_endpoint_model(sent: Sent, grid: str) -> None:
+    """Cut-through; held links make packets wait at ports, too."""
+    machine = routed(chip_grid=grid, **FREE)
+    _, ends = listed(sent)
+    endpoint = Endpoint(machine)
+    wire = np.maximum(ends.sent, ends.received)
+    expected = endpoint.whole(endpoint.end_cycles(wire, ends.pieces_sent, ends.pieces_received).max())
+    assert cycles(machine, sent) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(sent=messages, shape=shapes)
+def test_bytes_are_conserved_at_every_router(sent: Sent, shape: dict[str, Any]) -> None:
+    """Without trees, what comes into a router and from its tile goes out of it or to its tile; over all links it is
+    bytes times hops. Along a tree a link carries at most what it does without, and at least its largest message."""
+    machine = routed(**shape | {"exchange_multicast": "none", "exchange_header_bytes": 0})
+    found, network = phase(machine, sent), Network.of(machine.chip, machine.exchange)
+    flow = np.zeros(WIDE * HIGH)
+    for tile, size, readers in sent:
+        flow[tile] += size * len(readers)
+        flow[readers] -= size
+    if network.kind == routes.CROSSBAR:
+        np.testing.assert_array_equal(found.loads[0, 0] - found.loads[0, 2], flow)
+    else:
+        net = np.zeros((HIGH, WIDE))
+        for number, load in enumerate(found.loads):
+            square = load.reshape(4, HIGH, WIDE)
+            own = np.zeros((HIGH, WIDE))
+            for direction, axis, by in ((0, 1, 1), (1, 1, -1), (2, 0, 1), (3, 0, -1)):
+                own += square[direction] - np.roll(square[direction], by, axis)
+            net += own[::-1, ::-1].T if number else own  # rows and columns of the second change places
+        np.testing.assert_array_equal(net.reshape(-1), flow)
+    tree = phase(routed(**shape | {"exchange_multicast": "tree", "exchange_header_bytes": 0}), sent).loads
+    assert (tree <= found.loads).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(sent=messages)
+def test_a_torus_has_never_more_hops_than_its_mesh(sent: Sent) -> None:
+    made, _ = listed(sent)
+    sender = np.repeat(made.sender, np.diff(made.first))
+    hops = []
+    for grid in ("torus", "mesh"):
+        network = Network.of(routed(chip_grid=grid).chip, routed(chip_grid=grid).exchange)
+        hops.append(network.hops(network.places(sender, 16), network.places(made.reader, 16)))
+    assert (hops[0] <= hops[1]).all()
+
+
+@pytest.mark.parametrize("size", [(4, 4), (5, 3), (8, 8), (7, 5)])
+@pytest.mark.parametrize("switching", ["cut-through", "wormhole"])
+def test_all_to_all_a_torus_is_never_slower(size: tuple[int, int], switching: str) -> None:
+    count = size[0] * size[1]
+    sent = [(one, 64, [other]) for one in range(count) for other in range(count) if other != one]
+    shape = {"chip_tiles": count, "chip_grid_columns": size[0], "exchange_switching": switching}
+    assert cycles(routed(**shape, chip_grid="torus"), sent) <= cycles(routed(**shape), sent)
+
+
+def test_a_torus_may_be_slower_than_its_mesh() -> None:
+    """Tile 3 of a row of four is half way round the ring from tile 1, and sends east: over the link from 0 to 1, which
+    tile 0 needs. On the mesh it can only go west."""
+    sent = [(0, 100, [1]), (3, 100, [1])]
+    narrow = {"exchange_link_bytes_per_cycle": 0.5}
+    mesh, torus = phase(routed(**narrow), sent), phase(routed(**narrow, chip_grid="torus"), sent)
+    assert (mesh.loads.max(), torus.loads.max(), torus.loads[0, 0, 0]) == (100, 200, 200)
+    assert torus.cycles[0] - mesh.cycles[0] == 100 / 0.5
+
+
+# ---- programs
+
+
+@pytest.mark.parametrize("chips", [1, 2])
+@pytest.mark.parametrize("grid", ["mesh", "torus", "crossbar"])
+def test_a_run_on_a_network_of_routers_adds_up(grid: str, chips: int) -> None:
+    machine = routed(
+        chip_grid=grid, exchange_switching="wormhole", exchange_hop_cycles=2.0, chip_tiles=64, chip_grid_columns=8,
+        links_chips=chips,
+    )  # fmt: skip
+    run = simulate(load_workload("nmnist-2-random", SMALL), machine)
+    profile, fabric = run.tiled, fabric_of(machine)
+    program = run.compiled.program
+    steps = [step for step, _, _ in program.supersteps() if step.exchange is not None]
+    every = fabric.cycles(program)
+    wide = fabric_of(routed(**FREE, chip_grid=grid, chip_tiles=64, chip_grid_columns=8, links_chips=chips))
+    assert (every >= wide.cycles(program)).all()
+    assert len(steps) == len(every) > 0
+    for step, cycles in zip(steps, every, strict=True):
+        assert step.exchange is not None
+        np.testing.assert_array_equal(cycles, fabric.cycles(program, [step.exchange])[0])
+        assert (fabric.tile_cycles(program, step.exchange) <= cycles.max()).all()
+    for number, span in list(enumerate(profile.spans))[::3]:
+        assert round(sum(row.cycles for row in run.explain(number).exchange)) == span.exchange_cycles, span.name
+    assert profile.exchange_cycles_other_model > 0
+
+
+def test_more_readings_than_are_listed_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a phase is not listed, each tile's bytes go to all that receive: what an all-to-all does."""
+    machine = routed(chip_tiles=64, chip_grid_columns=8)
+    program = simulate(load_workload("nmnist-2-random", SMALL), machine).compiled.program
+    exact = fabric_of(machine).cycles(program)
+    monkeypatch.setattr("mimdsim.costs.fabric.routed.messages_of", lambda *_: None)
+    monkeypatch.setattr("mimdsim.costs.fabric.routed.MOST_PAIRS", 500)
+    again = fabric_of(routed(chip_tiles=64, chip_grid_columns=8, exchange_link_bytes_per_cycle=4.000001))
+    assert 0.7 < again.cycles(program).sum() / exact.sum() < 2.5
+
+
+# ---- a fabric of one's own
+
+MINE = """
+import numpy as np
+from mimdsim.costs.fabric import FabricModel
+
+class Bus(FabricModel):
+    def cycles(self, program, exchanges=None):
+        if exchanges is None:
+            exchanges = [step.exchange for step, _, _ in program.supersteps() if step.exchange is not None]
+        each = [int(one.column("bytes_sent").sum()) // 4 for one in exchanges]
+        return np.repeat(np.array(each)[:, None], program.chips, axis=1)
+
+    def estimate(self, wire_bytes, sent, received):
+        return np.asarray(wire_bytes) * self.chip.tiles // 4 + 0 * (sent + received)
+
+class Wrong(Bus):
+    def cycles(self, program, exchanges=None):
+        return 1.5
+
+class Fails(Bus):
+    def cycles(self, program, exchanges=None):
+        return 1 // 0
+"""
+
+
+def own(path: Path, name: str) -> MimdMachine:
+    (path / "mine.py").write_text(MINE)
+    return tiny(exchange_model=f"{path / 'mine.py'}:{name}")
+
+
+def test_a_fabric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, workload = own(tmp_path, "Bus"), load_workload("nmnist-2-random", SMALL)
+    with pytest.raises(DescriptionError, match=r"(?s)exchange\.model = .*run only if you say so"):
+        simulate(workload, machine)
+    monkeypatch.setenv("MIMDSIM_ALLOW_CODE", "1")
+    run = simulate(workload, machine)
+    assert run.tiled.exchange_cycles == sum(
+        int(step.exchange.column("bytes_sent").sum()) // 4 * times
+        for step, times, _ in run.compiled.program.supersteps()
+        if step.exchange is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Wrong", r"cycles returns '1.5'; it must return whole cycles from 0, shape \(\d+, 1\)"),
+        ("Fails", r"(?s)ZeroDivisionError.*line \d+"),
+        ("Bas", r"'Bas' is no class of mimdsim\.costs\.fabric\.FabricModel"),
+    ],
+)
+def test_a_wrong_fabric_is_told(name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIMDSIM_ALLOW_CODE", "1")
+    with pytest.raises(DescriptionError, match=said):
+        simulate(load_workload("nmnist-2-random", SMALL), own(tmp_path, name))
+
+
+def test_a_network_of_routers_needs_links() -> None:
+    with pytest.raises(DescriptionError, match='"routed" needs link_bytes_per_cycle'):
+        load_machine("tiny", {"exchange.model": "routed"})
+    with pytest.raises(DescriptionError, match=r"exchange\.model"):
+        load_machine("tiny", {"exchange.model": "rooted"})
+
+
+# ---- who waits for whom
+
+WAITS = st.fixed_dictionaries(
+    {
+        "links_chips": st.sampled_from([1, 2]),
+        "exchange_model": st.sampled_from(["endpoint", "scheduled", "routed"]),
+        "exchange_switching": st.sampled_from(["cut-through", "wormhole"]),
+        "chip_grid": st.sampled_from(["mesh", "torus", "crossbar"]),
+        "exchange_hop_cycles": st.sampled_from([0.0, 3.0]),
+        "sync_hop_cycles": st.sampled_from([0.0, 2.0]),
+        "sync_exchange_share": st.sampled_from([0.0, 0.2]),
+        "mapping": st.sampled_from(["published", "best"]),
+    }
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@given(of=WAITS)
+def test_who_waits_for_fewer_is_never_slower(of: dict[str, Any]) -> None:
+    """Without barriers, with barriers of those that exchange, and of the chip."""
+    shape = {"chip_tiles": 64, "chip_grid_columns": 8, **{key: value for key, value in of.items() if key != "mapping"}}
+    changes = SMALL | {"mapping.program": of["mapping"], "data.timesteps": 5}
+    run = simulate(load_workload("nmnist-2-random", changes), routed(**shape))
+    cycles = []
+    for model in ("dataflow", "participants", "chip"):
+        again = run.retime(routed(**shape, sync_model=model))
+        assert sum(span.cycles for span in again.spans) == again.cycles
+        cycles.append(again.cycles)
+    assert cycles == sorted(cycles)
+
+
+@pytest.mark.parametrize("chips", [1, 2])
+def test_explanations_without_barriers_add_up(chips: int) -> None:
+    machine = routed(chip_tiles=64, chip_grid_columns=8, sync_model="dataflow", sync_hop_cycles=2.0, links_chips=chips)
+    run = simulate(load_workload("nmnist-2-random", SMALL | {"data.timesteps": 4}), machine)
+    for number, span in list(enumerate(run.tiled.spans))[::3]:
+        told = run.explain(number)
+        parts = (*told.compute, *told.waiting), told.exchange, told.sync
+        cycles = [round(sum(row.cycles for row in rows)) for rows in parts]
+        assert cycles == [span.compute_cycles, span.exchange_cycles, span.sync_cycles], span.name
+
+
+def test_tiles_go_on_as_processes_do() -> None:
+    """The longest path is when the last process ends: one for each tile, which waits for those that it reads."""
+    machine = routed(chip_tiles=64, chip_grid_columns=8, sync_model="dataflow", exchange_hop_cycles=2.0)
+    run = simulate(load_workload("nmnist-2-random", SMALL | {"data.timesteps": 4}), machine)
+    program, fabric = run.compiled.program, fabric_of(machine)
+    every = program_loads(program, run.log.activity, TileIssue.of(machine))
+    loads = {id(step): load for (step, _, _), load in zip(program.supersteps(), every, strict=True)}
+    environment = simpy.Environment()
+    order = list(program.turns())
+    events, plan = [], []
+    for step, timestep in order:
+        busy = loads[id(step)].by_tile(Recording(run.log.activity))
+        row = busy[min(timestep, len(busy) - 1)]
+        cycles = np.zeros(program.tiles, np.int64)
+        cycles[loads[id(step)].first_tile :][: len(row)] = row
+        reads: dict[int, list[int]] = {}
+        own = np.zeros(program.tiles, np.int64)
+        if step.exchange is not None:
+            arrivals = arrivals_of(program, step.exchange)
+            for at, reader in enumerate(arrivals.reader.tolist()):
+                reads[reader] = arrivals.sender[arrivals.first[at] : arrivals.first[at + 1]].tolist()
+            own[step.exchange.tiles] = fabric.tile_cycles(program, step.exchange)
+        plan.append((reads, own, cycles))
+        events.append([environment.event() for _ in range(program.tiles)])
+
+    def tile(number: int) -> Iterator[simpy.Event]:
+        for (reads, own, cycles), begun in zip(plan, events, strict=True):
+            begun[number].succeed()
+            yield simpy.AllOf(environment, [begun[other] for other in reads.get(number, [])])
+            yield environment.timeout(int(own[number] + cycles[number]))
+
+    for number in range(program.tiles):
+        environment.process(tile(number))
+    environment.run()
+    loops = sum(span.cycles for span in run.tiled.spans if span.op == "repeat")
+    assert environment.now + loops == run.tiled.cycles
+
+
+# ---- where tiles lie
+
+
+@pytest.mark.parametrize(("tiles", "columns"), [(64, 8), (70, 9), (16, 4), (7, 7), (1472, 64)])
+@pytest.mark.parametrize("strip", [0, 1, 2, 3, 8, 100])
+def test_strips_are_another_order_of_the_same_places(tiles: int, columns: int, strip: int) -> None:
+    chip = routed(chip_tiles=tiles, chip_grid_columns=columns).chip
+    column, row = chip.places(strip)
+    assert sorted(zip(row.tolist(), column.tolist(), strict=True)) == [divmod(place, columns) for place in range(tiles)]
+    if 0 < strip < columns and tiles % columns == 0 and columns % strip == 0:  # near the one before
+        assert (np.abs(np.diff(column)) + np.abs(np.diff(row)) <= 2 * strip).all()
+
+
+def test_tiles_in_strips_are_nearer_to_each_other() -> None:
+    """16 tiles of a grid of 8 x 8 that send to each other: two rows, or a block of 4 x 4."""
+    machine = routed(chip_tiles=64, chip_grid_columns=8, exchange_hop_cycles=1.0)
+    sent = [(one, 64, [other]) for one in range(16) for other in range(16) if other != one]
+    made, ends = listed(sent)
+    network = Routed(machine)
+    rows, block = (network.phase_of(made, ends, Network.of(machine.chip, machine.exchange, strip)) for strip in (0, 4))
+    assert block.loads.sum() < 0.9 * rows.loads.sum()
+    assert block.loads.max() < rows.loads.max()
+    assert block.cycles[0] < rows.cycles[0]
+
+
+@pytest.mark.slow
+def test_a_search_brings_partners_together() -> None:
+    """On a mesh with narrow links strips of columns are tried, and save time."""
+    machine = routed(chip_tiles=256, chip_grid_columns=16, exchange_link_bytes_per_cycle=1.0)
+    changes = SMALL | {"data.inputs": 200, "network.hidden": [128, 64], "network.capacity": [40, 20, 4]}
+    workload = load_workload("nmnist-2-random", changes)
+    found = mimdsim.place(workload, machine, candidates=300)
+    best = found.best.options
+    assert best.strip_columns in (2, 4, 8)
+    assert any("strip_columns" in saving.change for saving in found.savings)

@@ -1,0 +1,39 @@
+"""Machines compared at the best mapping of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import mimdsim
+from mimdsim.base.errors import DescriptionError
+from mimdsim.report.headline import verdicts
+
+SMALL: dict[str, Any] = {
+    "data.inputs": 60, "data.classes": 3, "data.timesteps": 4, "data.input_capacity": 20, "data.train_samples": 16,
+    "data.test_samples": 4, "network.hidden": [48, 24], "network.capacity": [16, 8, 3], "training.batch": 4,
+    "training.max_training_steps": 1,
+}  # fmt: skip
+
+
+def test_every_machine_has_the_best_mapping_that_is_found_for_it() -> None:
+    size = {"chip.tiles": 64, "chip.grid_columns": 8}
+    crossbar = mimdsim.Machine("bow", size, name="crossbar")
+    narrow = mimdsim.Machine("bow-mesh", size | {"exchange.link_bytes_per_cycle": 0.25}, name="narrow")
+    run = mimdsim.compare("nmnist-2-random", [crossbar, narrow], changes=SMALL, best_mapping=60)
+    plain = mimdsim.compare("nmnist-2-random", [crossbar, narrow], changes=SMALL)
+    assert run.tiled.cycles < plain.tiled.cycles
+    (beside,), (before,) = run.profile.tiled_beside, plain.profile.tiled_beside
+    assert beside.cycles < before.cycles
+    alone = mimdsim.place("nmnist-2-random", narrow, changes=SMALL, candidates=60, training_steps=20)
+    assert beside.cycles == pytest.approx(alone.best.figures.cycles, rel=0.02)  # spikes are others
+    assert run.workload.mapping.split
+    assert run.profile.config_sha256 != plain.profile.config_sha256
+    (said,) = (one.text for one in verdicts(run.profile) if one.subject == "machine")
+    assert "mostly by exchange" in said
+
+
+def test_a_mapping_of_ones_own_excludes_the_search(tmp_path: Any) -> None:
+    with pytest.raises(DescriptionError, match="best_mapping finds one for every machine: leave out mapping"):
+        mimdsim.compare(mapping=tmp_path / "mine.toml", best_mapping=10)
