@@ -13,6 +13,7 @@ from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
 from mimdsim.codelets.vertex_costs import by_item_bytes, on_elements
 from mimdsim.graph import delays
 from mimdsim.program import Codelet
+from mimdsim.program.instruction_mix import Mix
 
 GIVEN = ("w", "delay", "width")
 READ = "read w[:, start:stop]; read delay[:, start:stop]; read width[:]"
@@ -57,7 +58,9 @@ def _on_synapses(
     name = f"{kind}({ages}, {epsilon:g})" if epsilon else f"{kind}({ages})"
     cut = ["start" in field for field in fields.split(";")]
 
-    @by_item_bytes("assumed", COUNTED)
+    mix = Mix(add=4, multiply=4, function=1) * ages + Mix(divide=1)
+
+    @by_item_bytes("assumed", COUNTED, mix=mix)
     def formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
         each = -(-np.asarray(extents["elements"]) // contexts)
         return np.ceil(11 + contexts * (29 + (BESIDE + bundles) * each)).astype(np.int64)

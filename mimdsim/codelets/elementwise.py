@@ -6,6 +6,7 @@ separate call. Boxes are contiguous on their tile, so all worker contexts share 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -23,6 +24,7 @@ from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.numerics.dense.rows import OnRows, keep_boxes
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
+from mimdsim.program.instruction_mix import Mix
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
 SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"
@@ -58,6 +60,14 @@ CALLS: dict[str, Callable[..., Any]] = {
     "one or zero": partial(_by_worker, cycles=library.broadcast_select_cycles),
 }
 
+CLASS_OF = {  # the instruction that an element takes, on any core
+    **dict.fromkeys(("plus scalar", "absolute", "minus", "plus", "plus in place"), "add"),
+    **dict.fromkeys(("times scalar", "times scalar in place", "square", "times"), "multiply"),
+    **dict.fromkeys(("above scalar", "relu", "at least scalar", "select", "one or zero"), "compare"),
+    **dict.fromkeys(("inverse", "over"), "divide"),
+    **dict.fromkeys(("inverse root", "exponent", "sigmoid", "tanh"), "function"),
+}
+
 
 @lru_cache(maxsize=64)
 def calls_formula(*calls: str) -> TileFormula:
@@ -67,7 +77,8 @@ def calls_formula(*calls: str) -> TileFormula:
         n = np.asarray(extents["elements"])
         return sum(CALLS[call](n, worker_contexts=worker_contexts) for call in calls)
 
-    return TileFormula(cycles=cycles, kind="published", source=f"{SOURCE}: {', '.join(calls)}")
+    mix = Mix(**Counter(CLASS_OF[call] for call in calls))
+    return TileFormula(cycles=cycles, kind="published", source=f"{SOURCE}: {', '.join(calls)}", mix=mix)
 
 
 def _on_boxes(name: str, fields: str, compute: Any, calls: tuple[str, ...], *constants: str) -> Codelet:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mimdsim.codelets.neurons import vectors_of
-from mimdsim.codelets.recurrence_and_bias import IDS
-from mimdsim.codelets.spikes import INPUT_GRADIENT, WEIGHT_GRADIENT
-from mimdsim.codelets.vertex_costs import SOURCE, cpp_cost, on_loops
+from mimdsim.codelets.neurons import SUM_SPIKES, vectors_of
+from mimdsim.codelets.recurrence_and_bias import IDS, KEEP_SUM
+from mimdsim.codelets.spikes import ADD_GRADIENT, ADD_PRODUCT, INPUT_GRADIENT, WEIGHT_GRADIENT
+from mimdsim.codelets.vertex_costs import A_ROW, SOURCE, cpp_cost, on_loops
 from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import Hits, Length, Listed, Lists, Spikes, SpikesOver, fields_of, terms_of
+from mimdsim.program.instruction_mix import Mix
 
-LOOKED_AT = 5  # load the id, two compares, branch, next
-OWN = f"instruction count of our own: {LOOKED_AT} to see whether an id is in range"
+LOOKED_AT = Mix(load=1, integer=2, branch=1, loop=1)  # load the id, two compares, branch, next
+OWN = f"instruction count of our own: {LOOKED_AT.bundles} to see whether an id is in range"
 
 SYNAPSE_CURRENT_PART = on_loops(
     "SynapseCurrentPart",
     (*fields_of("write current[fan_in_part, sample, first:last]; read w[start:stop, first:last]"), *IDS),
     numerics.synapse_current_part,
     # hits: as in the sum of all weights
-    {"spikes": LOOKED_AT, "hits pairs": (4, 1), "pairs": (4, 1)},
+    {"spikes": LOOKED_AT, "hits pairs": SUM_SPIKES, "pairs": KEEP_SUM},
     f"{SOURCE}; the sum of the fused update, 4 per spike in range and neuron pair; {OWN}",
     scalars=2,
     columns=("fan_in_part", "sample", "start", "stop", "first", "last"),
@@ -35,7 +36,7 @@ WEIGHT_GRADIENT_PART = on_loops(
         *WEIGHT_GRADIENT.fields[2:],
     ),
     numerics.weight_gradient_part,
-    {"spikes": LOOKED_AT, "hits pairs": (7, 1), "samples": 8},
+    {"spikes": LOOKED_AT, "hits pairs": ADD_GRADIENT, "samples": A_ROW + Mix(load=2)},
     f"{SOURCE}; about 7 per spike in range and neuron pair where aliasing cannot be excluded; {OWN}",
     scalars=5,
     columns=("replica", "sample_start", "sample_stop", "start", "stop", "first", "last"),
@@ -61,7 +62,7 @@ INPUT_GRADIENT_PART = replace(
     compute=numerics.input_gradient_part,
     cost=cpp_cost(
         # listed: and a zero where it is not in range
-        {"listed": LOOKED_AT + 1, "hits pairs": (7, 2)},
+        {"listed": LOOKED_AT + Mix(store=1), "hits pairs": ADD_PRODUCT},
         f"{SOURCE}; about 7 per listed id in range and neuron pair where aliasing cannot be excluded; {OWN}",
         unpacked=(4, 5),
     ),

@@ -15,13 +15,15 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import fan_in, losses, neurons, recurrence_and_bias, spikes, truncation
-from mimdsim.codelets.vertex_costs import FORMULAS, SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
-from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles, terms_of
+from mimdsim.codelets.vertex_costs import FORMULAS, SUBWORD_STORE, SUBWORD_STORE_SOURCE
+from mimdsim.program import Codelet, Length, TileFormula, WorkerBundles, terms_of
+from mimdsim.program.codelet import Counted
+from mimdsim.program.instruction_mix import Mix
 from mimdsim.program.loop_extents import Extent
 
 # A surrogate in half: threshold, state, incoming gradient and adjoint are converted to float, the sum back to half;
 # division is a float operation (PopLibs operation tables).
-SURROGATE_CONVERSIONS = 5
+SURROGATE_CONVERSIONS = Mix(add=5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class Change:
     `terms_of`. times: factor of its loops."""
 
     why: str
-    more: Mapping[str, float] = field(default_factory=dict)
+    more: Mapping[str, Counted] = field(default_factory=dict)
     fixed: float = 0.0
     times: float = 1.0
 
@@ -39,8 +41,9 @@ def _of(change: Change, *codelets: Codelet) -> dict[str, Change]:
     return {codelet.name: change for codelet in codelets}
 
 
-_STORE = SUBWORD_STORE_BUNDLES
-_SURROGATE = f"half: {SURROGATE_CONVERSIONS} conversions per surrogate, {SUBWORD_STORE_SOURCE}"
+_STORE = SUBWORD_STORE
+_CONVERTED = Mix(add=1) + _STORE
+_SURROGATE = f"half: {SURROGATE_CONVERSIONS.bundles} conversions per surrogate, {SUBWORD_STORE_SOURCE}"
 _A_HIT = f"half: per spike of the tile's neurons {SUBWORD_STORE_SOURCE}"
 _LANES = f"half: a quad where a pair was, 2 to add up its lanes, per id {SUBWORD_STORE_SOURCE}"
 _A_CLASS = f"half: per class a conversion and {SUBWORD_STORE_SOURCE}"
@@ -68,23 +71,23 @@ HALF = {
     ),
     **_of(Change(more={"hits": SURROGATE_CONVERSIONS + _STORE}, why=_SURROGATE), neurons.STATE_GRADIENT),
     **_of(Change(more={"listed": SURROGATE_CONVERSIONS + _STORE}, why=_SURROGATE), neurons.STATE_GRADIENT_ROW),
-    **_of(Change(more={"listed quads": 2, "listed": _STORE}, why=_LANES), spikes.INPUT_GRADIENT),
-    **_of(Change(more={"hits quads": 2, "listed": _STORE}, why=_LANES), fan_in.INPUT_GRADIENT_PART),
+    **_of(Change(more={"listed quads": Mix(add=2), "listed": _STORE}, why=_LANES), spikes.INPUT_GRADIENT),
+    **_of(Change(more={"hits quads": Mix(add=2), "listed": _STORE}, why=_LANES), fan_in.INPUT_GRADIENT_PART),
     **_of(
         Change(
             times=0.5,
-            fixed=2 + _STORE,
+            fixed=2 + _STORE.bundles,
             why=f"half: four parts a load and add, 2 to add up the lanes, {SUBWORD_STORE_SOURCE}",
         ),
         spikes.REDUCE_PARTS,
     ),
-    **_of(Change(more={"classes": 1 + _STORE}, why=_A_CLASS), losses.CROSS_ENTROPY),
-    **_of(Change(more={"classes": 1 + _STORE}, why=_AN_ELEMENT), losses.SQUARED_ERROR),
+    **_of(Change(more={"classes": _CONVERTED}, why=_A_CLASS), losses.CROSS_ENTROPY),
+    **_of(Change(more={"classes": _CONVERTED}, why=_AN_ELEMENT), losses.SQUARED_ERROR),
     **_of(
-        Change(more={"timesteps classes": 1 + _STORE}, why=_AN_ELEMENT),
+        Change(more={"timesteps classes": _CONVERTED}, why=_AN_ELEMENT),
         *(losses.CROSS_ENTROPY_BY_TIMESTEP, losses.MEAN_CROSS_ENTROPY_BY_TIMESTEP),
     ),
-    **_of(Change(more={"elements": 1 + _STORE}, why=_AN_ELEMENT), *_POOLS),
+    **_of(Change(more={"elements": _CONVERTED}, why=_AN_ELEMENT), *_POOLS),
     **_of(
         Change(more={"timesteps capacity": _STORE}, why=f"half: per slot {SUBWORD_STORE_SOURCE}"),
         *(losses.LIST_COUNT_GRADIENT, losses.LIST_LAST_GRADIENT, losses.LISTED_OF),
@@ -96,7 +99,7 @@ SHORT_IDS = {
         *(spikes.SCAN_FLAGS, truncation.SCAN_FLAGS_FROM, spikes.COMBINE_WORKERS, truncation.COMBINE_WORKERS_FROM),
     ),
     **_of(  # and both counts
-        Change(fixed=2 * _STORE, more={"listed": _STORE}, why=_AN_ID),
+        Change(fixed=2 * _STORE.bundles, more={"listed": _STORE}, why=_AN_ID),
         *(spikes.COMBINE_TILES, truncation.COMBINE_TILES_FROM),
     ),
 }
@@ -118,11 +121,18 @@ def in_format(
         if cost not in FORMULAS:
             raise MappingError(f"codelet '{codelet.name}' has no cost for elements of {moved_bytes} byte(s)")
         if kept_bytes == 4:
-            return replace(codelet, name=f"{codelet.name}<half, moments float>", cost=_in_floats(cost))
-        return replace(codelet, name=f"{codelet.name}<{moved_bytes} bytes>", cost=FORMULAS[cost](moved_bytes))
+            return replace(codelet, name=f"{codelet.name}<half, moments float>", cost=_in_floats(cost), value_bytes=2)
+        return replace(
+            codelet,
+            name=f"{codelet.name}<{moved_bytes} bytes>",
+            cost=FORMULAS[cost](moved_bytes),
+            value_bytes=moved_bytes,
+        )
     if value_bytes == 2 and codelet.name in HALF:
         cost = _changed(cost, HALF[codelet.name])
-        return replace(codelet, name=f"{codelet.name}<half>", cost=cost, extents=_in_quads(codelet.extents))
+        return replace(
+            codelet, name=f"{codelet.name}<half>", cost=cost, extents=_in_quads(codelet.extents), value_bytes=2
+        )
     if id_bytes == 2 and codelet.name in SHORT_IDS:
         return replace(codelet, name=f"{codelet.name}<short ids>", cost=_changed(cost, SHORT_IDS[codelet.name]))
     return codelet
@@ -151,10 +161,9 @@ def _in_quads(extents: Mapping[str, Extent]) -> dict[str, Extent]:
 
 def _changed(cost: WorkerBundles, change: Change) -> WorkerBundles:
     terms = (
-        Term(
-            bundles=change.times * term.bundles,
+        replace(
+            term.times(change.times),
             extents=tuple("quads" if name == "pairs" else name for name in term.extents),
-            pairable=change.times * term.pairable,
         )
         for term in cost.terms
     )

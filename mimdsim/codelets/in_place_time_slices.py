@@ -14,23 +14,24 @@ from mimdsim.codelets.vertex_costs import add_bundles
 from mimdsim.numerics.dense.rows import Kept
 from mimdsim.program import Codelet, Field, Length, Size, TileFormula, WorkerBundles
 from mimdsim.program.codelet import entry_at
+from mimdsim.program.instruction_mix import Mix
 
 STEP_BUNDLES = 7  # load, advance and store the counter, times the bytes of a timestep, added to a pointer unpacked (2)
 SOURCE = f"{STEP_BUNDLES} to step through a sequence (instruction count of our own)"
 KEPT = "kept"  # the field through which a vertex stores a timestep
 
 
-def _add_stepping(codelet: Codelet, loops: Mapping[str, tuple[float, float]]) -> WorkerBundles | TileFormula:
+def _add_stepping(codelet: Codelet, loops: Mapping[str, Mix]) -> WorkerBundles | TileFormula:
     cost = codelet.cost
     if isinstance(cost, WorkerBundles):
-        return add_bundles(cost, SOURCE, STEP_BUNDLES, loops)
+        return add_bundles(cost, SOURCE, STEP_BUNDLES, {name: (mix, mix.bundles) for name, mix in loops.items()})
     formula = cost.cycles
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        more = sum(bundles * extents[name] for name, (bundles, _) in loops.items())
+        more = sum(mix.bundles * extents[name] for name, mix in loops.items())
         return formula(extents, worker_contexts, vector_bytes) + worker_contexts * STEP_BUNDLES + more
 
-    return TileFormula(cycles=cycles, kind=cost.kind, source=f"{cost.source}; {SOURCE}")
+    return replace(cost, cycles=cycles, source=f"{cost.source}; {SOURCE}")
 
 
 @lru_cache(maxsize=256)
@@ -56,7 +57,7 @@ def store_in_place(codelet: Codelet, field: str) -> Codelet:
         name=f"{codelet.name}({field} kept)",
         fields=(*codelet.fields, Field(name=KEPT, access="write", box=("@t", *box))),
         compute=Kept(codelet.compute, len(codelet.fields), place, _row_columns(codelet, box)),
-        cost=_add_stepping(codelet, {KEPT: (1, 1)}),
+        cost=_add_stepping(codelet, {KEPT: Mix(store=1)}),
         extents={**codelet.extents, KEPT: Size(KEPT)},
     )
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.elementwise import REDUCE_SOURCE, reduce_formula
-from mimdsim.codelets.linear_neurons import OWN_COUNT, compute_in_order
-from mimdsim.codelets.linear_terms import LOOP_BUNDLES, SELECT_BUNDLES
+from mimdsim.codelets.linear_neurons import OWN_COUNT, TOLD, compute_in_order
+from mimdsim.codelets.linear_terms import CLOSE_LOOP, SELECT
 from mimdsim.codelets.recurrence_and_bias import REPLICA
-from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
 from mimdsim.codelets.vertex_costs import cpp_cost, on_loops
 from mimdsim.graph.learned_constants import (
     Coefficients,
@@ -25,10 +24,12 @@ from mimdsim.graph.learned_constants import (
 from mimdsim.graph.linear_neurons import RowGradient
 from mimdsim.numerics.sparse import learned_constants as numerics
 from mimdsim.program import Codelet, Length, fields_of, terms_of
+from mimdsim.program.instruction_mix import Mix
 
 WHENS = {"": numerics.ALWAYS, "after": numerics.AFTER, "quiet": numerics.QUIET}
 # of one constant: two comparisons that choose; or exponential, addition, division
-LINK_BUNDLES = {"": 0, "clamp": 2 * SELECT_BUNDLES, "sigmoid": EXPONENTIAL + 2 + DIVIDE}
+LINKS = {"": Mix(), "clamp": SELECT * 2, "sigmoid": Mix(function=1, add=2, divide=1)}
+GROWN = Mix(load=1, multiply=1, add=1)  # with a coefficient
 COUNTED = f"{OWN_COUNT}; of a constant, 4 to clamp it, or an exponential (3), two additions and a division (3)"
 PIECE = ("piece", "row_start", "row_stop", "start", "stop")
 
@@ -60,8 +61,8 @@ def coefficients(about: Coefficients | SharedRow) -> Codelet:
             own[row] = made[0]
 
     slopes = sum(len(ConstantGradient(coefficients=about, constant=index).rows) for index in range(len(learned)))
-    links = sum(LINK_BUNDLES[each.link] + 1 for each in learned)
-    each = links + 2 * slopes + about.count + LOOP_BUNDLES
+    links = sum((LINKS[each.link] for each in learned), Mix(load=len(learned)))
+    each = links + Mix(multiply=slopes, add=slopes, store=about.count) + CLOSE_LOOP
     return on_loops(
         f"Coefficients({about.model})",
         "; ".join(fields),
@@ -70,13 +71,13 @@ def coefficients(about: Coefficients | SharedRow) -> Codelet:
         COUNTED,
         scalars=2,
         flops={"neurons": 2 * slopes},
-        code_bytes=256 + 16 * each,
+        code_bytes=256 + 16 * int(each.bundles),
         extents={"neurons": Length("own", 1)},
     )
 
 
-def _slope_bundles(about: ConstantGradient) -> int:
-    return LINK_BUNDLES[about.learned.link] + 3
+def _slope(about: ConstantGradient) -> Mix:
+    return LINKS[about.learned.link] + Mix(load=1, multiply=1, store=1)
 
 
 def constant_gradient(about: ConstantGradient) -> Codelet:
@@ -88,7 +89,7 @@ def constant_gradient(about: ConstantGradient) -> Codelet:
     def compute(gradient: np.ndarray, constant: np.ndarray, *given: np.ndarray) -> None:
         gradient[:] = link_slope(about.learned, constant) * grown(about, given)
 
-    each = _slope_bundles(about) + 3 * len(rows) + LOOP_BUNDLES
+    each = _slope(about) + GROWN * len(rows) + CLOSE_LOOP
     return on_loops(
         "ConstantGradient",
         "; ".join(fields),
@@ -116,7 +117,7 @@ def shared_constant_part(about: ConstantGradient) -> Codelet:
         "SharedConstantPart",
         "; ".join(fields),
         compute,
-        {"neurons": 3 * len(rows) + LOOP_BUNDLES},
+        {"neurons": GROWN * len(rows) + CLOSE_LOOP},
         OWN_COUNT,
         scalars=2,
         flops={"neurons": 2 * len(rows)},
@@ -138,10 +139,10 @@ def shared_constant_gradient(about: ConstantGradient) -> Codelet:
         "SharedConstantGradient",
         "write gradient[:, :]; read constant[:, :]; read partial[:]",
         compute,
-        {"parts": (2, 1)},
+        {"parts": (Mix(load=1, add=1), 1)},
         COUNTED,
         scalars=0,
-        more=_slope_bundles(about),
+        more=_slope(about).bundles,
         flops={"parts": 1},
         code_bytes=192,
         extents={"parts": Length("partial", 0)},
@@ -171,7 +172,7 @@ def coefficient_gradient(about: RowGradient) -> Codelet:
     """The gradient of a learned coefficient, in a replica of its own for every worker context."""
     told = sum(bool(place.when) for place in about.places)
     # adjoint and operand loaded, multiplied, added; who fired loaded, compared, chosen by
-    each = 4 * len(about.places) + told * (2 + SELECT_BUNDLES) + LOOP_BUNDLES
+    each = Mix(load=2, multiply=1, add=1) * len(about.places) + (TOLD + SELECT) * told + CLOSE_LOOP
     return _row_of_neurons(
         about,
         "update dc[replica, :, start:stop]",
@@ -180,9 +181,7 @@ def coefficient_gradient(about: RowGradient) -> Codelet:
         name="CoefficientGradient",
         columns=REPLICA,
         joinable=True,
-        cost=cpp_cost(
-            {"samples neurons": each, "samples": LOOP_BUNDLES}, OWN_COUNT, unpacked=(5, 1 + len(about.reads))
-        ),
+        cost=cpp_cost({"samples neurons": each, "samples": CLOSE_LOOP}, OWN_COUNT, unpacked=(5, 1 + len(about.reads))),
     )
 
 

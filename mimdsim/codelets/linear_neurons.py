@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.linear_terms import LOOP_BUNDLES, Structure
+from mimdsim.codelets.linear_terms import CLOSE_LOOP, Shape, Structure
 from mimdsim.codelets.neurons import by_neuron
 from mimdsim.codelets.surrogates import COSTS, at_an_id
-from mimdsim.codelets.vertex_costs import SOURCE, SURROGATE_PAIRABLE, on_loops, overhead_bundles
+from mimdsim.codelets.vertex_costs import LOOK_AT_ID, SOURCE, SURROGATE_PAIRABLE, on_loops, overhead_bundles
 from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, WorkerBundles, fields_of, terms_of
+from mimdsim.program.instruction_mix import Mix
 
 OWN_COUNT = (
     "instruction count of our own in the manner of the published codelets, each instruction alone: states, current and "
@@ -25,6 +26,7 @@ CONSTANT_BUNDLES = 2  # a coefficient as an immediate: setzi and or
 SAMPLES = "row_start:row_stop"
 NOTHING, NO_ROWS = np.zeros((1, 1), np.float32), np.zeros((1, 1, 1), np.float32)
 WORK = "samples neurons"
+TOLD = Mix(load=1, compare=1)  # who fired
 
 PLANE = f"{SAMPLES}, start:stop"  # of [batch, neurons]: the vertex's samples and neurons
 X, DX = f"update x[:, {PLANE}]", f"update dx[:, {PLANE}]"
@@ -55,10 +57,17 @@ def compute_in_order(kernel: Any, order: tuple[str, ...], fields: tuple[Field, .
     return made
 
 
-def _cost(each: float, fields: tuple[Field, ...], coefficients: int) -> WorkerBundles:
+def _cost(each: Mix, fields: tuple[Field, ...], coefficients: int) -> WorkerBundles:
     fixed = overhead_bundles(scalars=4, vectors=len(fields)) + CONSTANT_BUNDLES * coefficients
-    terms = terms_of({WORK: each + len(fields) + LOOP_BUNDLES, "samples": LOOP_BUNDLES})
+    terms = terms_of({WORK: each + Mix(load=len(fields)) + CLOSE_LOOP, "samples": CLOSE_LOOP})
     return WorkerBundles(fixed=fixed, terms=terms, kind="derived", source=OWN_COUNT)
+
+
+def _read_out(reading: list[Shape]) -> Mix:
+    """The adjoint of every state that is read out: load, multiply, add, store."""
+    loads = sum(item.loads for item in reading)
+    multiplies = sum(not item.unit for item in reading)
+    return Mix(load=1, add=1, store=1) * len(reading) + Mix(multiply=multiplies, load=loads)
 
 
 def _immediates(structure: Structure) -> int:
@@ -74,9 +83,8 @@ def update(structure: Structure, source: str) -> Codelet:
     u = f"{'update' if source == 'u' else 'write'} u[{PLANE}]"
     fields = _fields(structure, X, u, f"read current[{PLANE}]", flags)
     order = ("x", "u", "current", "u" if source == "u" else "flags", "own")
-    told = 2 if source else 0  # load who fired, compare
-    each = structure.load_bundles() + told + structure.apply_bundles() + structure.readout_bundles()
-    each += structure.states + 1  # stores
+    each = structure.load_mix() + (TOLD if source else Mix()) + structure.apply_mix() + structure.readout_mix()
+    each += Mix(store=structure.states + 1)
     return Codelet(
         name=f"NeuronUpdate({structure.model})",
         fields=fields,
@@ -85,7 +93,7 @@ def update(structure: Structure, source: str) -> Codelet:
         compute=compute_in_order(numerics.neuron_update, order, fields),
         cost=_cost(each, fields, _immediates(structure)),
         flops=terms_of({WORK: 2 * len(structure.terms) + 2 * len(structure.readout)}),
-        code_bytes=256 + 16 * each,
+        code_bytes=256 + 16 * int(each.bundles),
         extents=by_neuron("u"),
     )
 
@@ -94,8 +102,8 @@ def update(structure: Structure, source: str) -> Codelet:
 def gradient(structure: Structure, source: str) -> Codelet:
     """dx by the transposed map and q, the adjoint of the current; 'fired' tells who fired if `source` says so."""
     fields = _fields(structure, DX, f"write q[{PLANE}]", FIRED if source else "")
-    told = 2 if source else 0
-    each = told + 2 * structure.states + 1 + structure.apply_bundles(transposed=True)  # adjoints loaded, all stored
+    each = (TOLD if source else Mix()) + structure.apply_mix(transposed=True)
+    each += Mix(load=structure.states, store=structure.states + 1)  # adjoints loaded, all stored
     return Codelet(
         name=f"NeuronGradient({structure.model})",
         fields=fields,
@@ -104,7 +112,7 @@ def gradient(structure: Structure, source: str) -> Codelet:
         compute=compute_in_order(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields),
         cost=_cost(each, fields, _immediates(structure)),
         flops=terms_of({WORK: 2 * len(structure.terms)}),
-        code_bytes=256 + 16 * each,
+        code_bytes=256 + 16 * int(each.bundles),
         extents=by_neuron("q"),
     )
 
@@ -132,9 +140,11 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, 
     made = arranged(through, back)
     made.py_func = arranged(through.py_func, back.py_func)  # type: ignore[attr-defined]
     assert isinstance(simple.cost, WorkerBundles)
-    function = COSTS[surrogate].bundles + 1 if surrogate else 0  # the function and its product
-    each = simple.cost.terms[0].bundles + structure.change_bundles() + function + 2 + len(reads)  # store, reload
-    terms = (*terms_of({WORK: each}), *simple.cost.terms[1:])
+    function = COSTS[surrogate].mix + Mix(multiply=1) if surrogate else Mix()  # and its product
+    first, *others = simple.cost.terms
+    assert first.mix is not None
+    each = first.mix + structure.change_mix() + function + Mix(store=1, load=1 + len(reads))  # reloaded
+    terms = (*terms_of({WORK: each}), *others)
     fixed = overhead_bundles(scalars=6, vectors=len(fields)) + CONSTANT_BUNDLES * _immediates(structure)
     about = f"; {COSTS[surrogate].count} for the surrogate" if surrogate else ""
     return Codelet(
@@ -145,7 +155,7 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, 
         compute=made,
         cost=WorkerBundles(fixed=fixed, terms=terms, kind="derived", source=f"{OWN_COUNT}{about}"),
         flops=terms_of({WORK: 4 * len(structure.terms)}),
-        code_bytes=512 + 16 * int(each),
+        code_bytes=512 + 16 * int(each.bundles),
         extents=simple.extents,
     )
 
@@ -155,7 +165,7 @@ def readout_gradient(structure: Structure) -> Codelet:
     """dx += readout * du, for all neurons."""
     reading = structure.read_states()
     fields = _fields(structure, DX, f"read du[{PLANE}]", reads_own=any(item.loads for item in reading))
-    each = 1 + sum(3 + (not item.unit) + item.loads for item in reading)  # load du; load, multiply, add, store
+    each = Mix(load=1) + _read_out(reading)  # du
     return Codelet(
         name=f"ReadoutGradient({structure.model})",
         fields=fields,
@@ -164,7 +174,7 @@ def readout_gradient(structure: Structure) -> Codelet:
         compute=compute_in_order(numerics.readout_gradient, ("dx", "du", "own"), fields),
         cost=_cost(each, fields, len(reading)),
         flops=terms_of({WORK: 2 * len(reading)}),
-        code_bytes=256 + 16 * each,
+        code_bytes=256 + 16 * int(each.bundles),
         extents=by_neuron("du"),
     )
 
@@ -179,15 +189,15 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
         "read g[sample, :]; read ids[sample, :]; read counts[sample, :]",
         reads_own=any(item.loads for item in reading),
     )
-    bundles, source = at_an_id(surrogate)
+    mix, source = at_an_id(surrogate)
     # the published loop adds to one adjoint; every further one costs a load, an add, a store and a reloaded pointer
-    more = sum((not item.unit) + item.loads for item in reading) + 4 * (len(reading) - 1)
+    more = _read_out(reading) + Mix(load=-1, add=-1, store=-1) + Mix(load=1) * (len(reading) - 1)
     return on_loops(
         f"NeuronStateGradient({structure.model}, {surrogate})",
         fields,
         compute_in_order(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
-        {"listed": 4, "hits": (2 + bundles + more, SURROGATE_PAIRABLE)},
-        f"{SOURCE}; 4 per listed id; per id that lies on the tile: {source}; {more} for the read-out, ours",
+        {"listed": LOOK_AT_ID, "hits": (Mix(load=2) + mix + more, SURROGATE_PAIRABLE)},
+        f"{SOURCE}; 4 per listed id; per id that lies on the tile: {source}; {more.bundles} for the read-out, ours",
         scalars=4,
         joinable=True,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
@@ -203,7 +213,7 @@ def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
     reading = structure.read_states()
     reads_own = any(item.loads for item in reading)
     fields = _fields(structure, DX, f"read u[{PLANE}]; read g[{PLANE}]", reads_own=reads_own)
-    each = 3 + COSTS[surrogate].bundles + sum(3 + (not item.unit) + item.loads for item in reading)
+    each = Mix(load=2, multiply=1) + COSTS[surrogate].mix + _read_out(reading)
     cost = _cost(each, fields, len(reading))
     return Codelet(
         name=f"NeuronStateGradientDense({structure.model}, {surrogate})",
@@ -213,7 +223,7 @@ def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
         compute=compute_in_order(numerics.dense_readout_gradient, ("dx", "u", "g", "own"), fields),
         cost=replace(cost, source=f"{OWN_COUNT}; {COSTS[surrogate].count} for the surrogate"),
         flops=terms_of({WORK: COSTS[surrogate].flops + 2 * len(reading)}),
-        code_bytes=256 + 16 * each,
+        code_bytes=256 + 16 * int(each.bundles),
         extents=by_neuron("u"),
     )
 
@@ -224,7 +234,7 @@ EMITTED_FLAGS = on_loops(
     numerics.emitted_flags,
     # neurons: store zero, next address, branch; spikes: load id, subtract the tile's start, compare, branch; hits:
     # address, store one
-    {"neurons": 3, "spikes": 4, "hits": 2},
+    {"neurons": Mix(store=1, integer=1, loop=1), "spikes": LOOK_AT_ID, "hits": Mix(store=1, integer=1)},
     f"{SOURCE}; counted by us: 3 per neuron cleared, 4 per spike, 2 per spike of the tile's neurons",
     scalars=2,
     joinable=True,
@@ -237,7 +247,7 @@ EMITTED_GRADIENT = on_loops(
     "write partial[part, sample, :]; read d_fired[sample, start:stop]; read ids[sample, :]; read counts[sample, :]",
     numerics.emitted_gradient,
     # listed: load id, subtract the tile's start, compare, branch, store; hits: load the gradient
-    {"listed": 5, "hits": 1},
+    {"listed": LOOK_AT_ID + Mix(store=1), "hits": Mix(load=1)},
     f"{SOURCE}; counted by us: 5 per listed id, 1 more per id of the tile's neurons",
     scalars=3,
     code_bytes=320,

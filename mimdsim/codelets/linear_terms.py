@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.graph.linear_neurons import Affine, LinearNeuron
+from mimdsim.program.instruction_mix import Mix
 
 Place = tuple[int, tuple[int, ...]]  # array of a neuron, and the index within it
-LOOP_BUNDLES = 3  # next address, compare, branch
-SELECT_BUNDLES = 2  # compiled: a branch and a move
+CLOSE_LOOP = Mix(integer=2, loop=1)  # next address, compare, branch
+SELECT = Mix(compare=2)  # compiled: a branch and a move
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,33 +37,37 @@ class Structure:
     readout: tuple[Shape, ...]
     own: int  # rows of per-neuron coefficients
 
-    def load_bundles(self) -> int:
+    def load_mix(self) -> Mix:
         """Every state and the current, read once per neuron."""
-        return len({term.column for term in self.terms if term.column <= self.states})
+        return Mix(load=len({term.column for term in self.terms if term.column <= self.states}))
 
-    def apply_bundles(self, *, transposed: bool = False) -> int:
+    def apply_mix(self, *, transposed: bool = False) -> Mix:
         """Multiply, add (except the first of a sum), select between two coefficients, load those kept per neuron."""
-        return sum_bundles([term for term in self.terms if not transposed or term.column <= self.states], transposed)
+        return sum_mix([term for term in self.terms if not transposed or term.column <= self.states], transposed)
 
     def read_states(self) -> list[Shape]:
         """What the read-out has of the states: not of the current, nor the constant."""
         return [item for item in self.readout if item.column < self.states]
 
-    def readout_bundles(self) -> int:
-        return sum_bundles(list(self.readout), False)
+    def readout_mix(self) -> Mix:
+        return sum_mix(list(self.readout), False)
 
-    def change_bundles(self) -> int:
+    def change_mix(self) -> Mix:
         """The coefficients that a spike changes, times their operands, summed, and times the adjoint of their row."""
         changed = [term for term in self.terms if term.differs]
         rows = len({term.target for term in changed})
         read = {term.column for term in changed if term.column <= self.states}
-        return len(read) + sum(2 + term.loads for term in changed) + 2 * rows
+        loads = len(read) + sum(term.loads for term in changed)
+        return Mix(load=loads, multiply=len(changed) + rows, add=len(changed) + rows)
 
 
-def sum_bundles(terms: list[Shape], transposed: bool) -> int:
+def sum_mix(terms: list[Shape], transposed: bool) -> Mix:
     into = {term.column if transposed else term.target for term in terms}
-    each = sum((not term.unit) + 1 + SELECT_BUNDLES * term.differs + term.loads for term in terms)
-    return each - len(into)
+    return Mix(
+        multiply=sum(not term.unit for term in terms),
+        add=len(terms) - len(into),
+        load=sum(term.loads for term in terms),
+    ) + SELECT * sum(term.differs for term in terms)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

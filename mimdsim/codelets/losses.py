@@ -10,12 +10,16 @@ from mimdsim.codelets.vertex_costs import Formula, by_vectors, cpp_cost, on_elem
 from mimdsim.numerics.sparse import losses as numerics
 from mimdsim.numerics.sparse.recurrence_and_bias import add_columns
 from mimdsim.program import Codelet, Length, Size, fields_of, terms_of
+from mimdsim.program.instruction_mix import Mix
 
+READ_LIST = Mix(load=3, store=1, integer=2, branch=1, loop=1)  # a list with a spike or none
+# three passes: load and maximum; exponential, sum; quotient, share, store; and the rest of about 20
+OF_A_CLASS = Mix(load=3, add=2, multiply=1, compare=1, divide=1, function=1, store=2, integer=2, loop=3)
 COUNT_SPIKES = on_loops(
     "CountSpikes",
     "read ids[:, sample, :]; read counts[:, sample, :]; write totals[sample, :]",
     numerics.count_spikes,
-    {"timesteps": 8, "classes": 2},
+    {"timesteps": READ_LIST, "classes": Mix(store=1, loop=1)},
     "about 8 bundles per timestep: loop over a short list, one read-modify-write per spike",
     scalars=1,
     kind="assumed",
@@ -27,8 +31,7 @@ CROSS_ENTROPY = on_loops(
     "CrossEntropy",
     "read totals[sample, :]; read labels[sample]; write losses[sample]; write gradient[sample, :]",
     numerics.cross_entropy,
-    # max, exponential (3), sum, division (3), stores
-    {"classes": 20},
+    {"classes": OF_A_CLASS},
     "three passes over the classes, exponential 3 and division 3 cycles (PopLibs operation tables)",
     scalars=1,
     more=20,
@@ -43,7 +46,7 @@ LIST_COUNT_GRADIENT = on_loops(
     "ListCountGradient",
     "read ids[:, sample, :]; read counts[:, sample, :]; read gradient[sample, :]; write g[:, sample, :]",
     numerics.list_count_gradient,
-    {"timesteps capacity": 4},
+    {"timesteps capacity": Mix(load=2, compare=1, store=1)},
     "about 4 bundles per slot: load id, load gradient, select, store",
     scalars=1,
     kind="assumed",
@@ -64,7 +67,7 @@ EMITTED_ROWS = on_loops(
     (*COUNT_SPIKES.fields[:2], *fields_of("write rows[:, sample, :]")),
     numerics.emitted_rows,
     # timesteps: clear a row, then a load and a store per spike of a short list
-    {"timesteps": 8, "timesteps neurons": 1},
+    {"timesteps": READ_LIST, "timesteps neurons": Mix(store=1)},
     "about 8 bundles per timestep as for counting spikes, a store per neuron to clear",
     scalars=1,
     kind="assumed",
@@ -88,7 +91,7 @@ CROSS_ENTROPY_BY_TIMESTEP = replace(
         "read totals[:, sample, :]; read labels[sample]; write losses[sample]; write gradient[:, sample, :]"
     ),
     cost=cpp_cost(
-        {"timesteps classes": 20, "timesteps": 20},
+        {"timesteps classes": OF_A_CLASS, "timesteps": 20},
         "the cross-entropy of one row, for every timestep",
         unpacked=(1, 4),
         more=20,
@@ -110,8 +113,7 @@ SQUARED_ERROR = replace(
     constants=("correct", "incorrect", "timesteps"),
     compute=numerics.squared_error,
     cost=cpp_cost(
-        # load, compare with the label, select, subtract, square and add, scale, store
-        {"classes": 8},
+        {"classes": Mix(load=1, compare=2, add=1, multiply=2, store=1, loop=1)},
         "one pass over the classes: load, compare, select, subtract, square and add, scale, store, loop",
         unpacked=(4, 4),
         kind="assumed",
@@ -133,7 +135,7 @@ def pool_codelet(what: str, by_timestep: bool) -> Codelet:
         f"{what}Classes{'ByTimestep' if by_timestep else ''}",
         f"read {given}[{box}]; write {made}[{box}]",
         POOLS[what],
-        {"elements": 3},
+        {"elements": Mix(load=1, add=1, loop=1) if what == "Pool" else Mix(load=1, store=1, loop=1)},
         "load, add or store, next address per neuron and timestep",
         scalars=1,
         kind="assumed",
@@ -187,7 +189,7 @@ COUNT_LISTED = on_loops(
     "CountListed",
     "read counts[:, sample, :]; write spikes[sample]",
     numerics.count_listed,
-    {"timesteps": 3},
+    {"timesteps": Mix(load=1, integer=1, loop=1)},
     "load, add, next address per timestep",
     scalars=1,
     kind="assumed",
@@ -200,7 +202,7 @@ FIRING_PENALTY = on_loops(
     "read spikes[:]; write penalty[place]; write even[place]",
     numerics.firing_penalty,
     # more: a division; subtract, square, scale, store twice
-    {"samples": 2},
+    {"samples": Mix(load=1, add=1)},
     "load and add per sample, then one division (3) and some eight operations",
     scalars=3,
     more=3 + 8,

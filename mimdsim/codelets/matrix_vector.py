@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.program import Codelet, Field, Length, Vectors, WorkerBundles, fields_of, terms_of
+from mimdsim.program.instruction_mix import Mix
 
 
 def _dot(row: np.ndarray, vector: np.ndarray, partial: np.ndarray) -> None:
@@ -43,7 +44,7 @@ _CPP_SOURCE = (
 _ASSEMBLER_SOURCE = "setPerfEstimate of graphcore/examples tut6.cpp: 5 cycles and one for two floats"
 
 
-def _variant(name: str, fields: tuple[Field, ...], compute: Any, extent: str, compiled: float | None) -> Codelet:
+def _variant(name: str, fields: tuple[Field, ...], compute: Any, extent: str, compiled: Mix | None) -> Codelet:
     """compiled: bundles per element in C++; None: one bundle per two floats in assembler."""
     per_turn, fixed = (compiled, _CPP_FIXED) if compiled is not None else (1.0, _ASSEMBLER_FIXED)
     turns = extent if compiled is not None else f"{extent}_pairs"
@@ -68,9 +69,9 @@ _DOT_FIELDS = fields_of("read row[row, begin:end]; read vector[begin:end]; write
 _SUM_FIELDS = fields_of("read partials[row, :]; write out[row]")
 DOT_PRODUCT = {
     how: _variant("DotProduct", _DOT_FIELDS, _dot, "elements", bundles)
-    for how, bundles in (("c++", 4.0), ("assembler", None))
+    for how, bundles in (("c++", Mix(load=2.0, multiply=1, add=1)), ("assembler", None))
 }
 ROW_SUM = {
     how: _variant("RowSum", _SUM_FIELDS, _total, "partials", bundles)
-    for how, bundles in (("c++", 2.0), ("assembler", None))
+    for how, bundles in (("c++", Mix(load=1.0, add=1)), ("assembler", None))
 }

@@ -12,8 +12,12 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.vertex_costs import (
+    A_ROW,
+    AT_AN_ID,
+    LOOK_AT_FLAG,
+    LOOK_AT_ID,
     SOURCE,
-    SURROGATE_BUNDLES,
+    SUPERSPIKE,
     SURROGATE_PAIRABLE,
     SURROGATE_SOURCE,
     by_item_bytes,
@@ -23,6 +27,8 @@ from mimdsim.codelets.vertex_costs import (
 from mimdsim.costs.library.elementwise import bias_add_cycles
 from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, Vectors, fields_of, terms_of
+from mimdsim.program.codelet import Counted
+from mimdsim.program.instruction_mix import Mix
 from mimdsim.program.loop_extents import Extent
 
 
@@ -37,12 +43,17 @@ def by_neuron(field: str) -> dict[str, Extent]:
     return {"samples": Length(field, 0), "neurons": Length(field, 1)}
 
 
+# a spike: load id, load a weight pair, add, close the loop
+SUM_SPIKES: Counted = Mix(load=2, add=1, loop=1), 1
+# neurons: load the potential, threshold and decay; compare, select, multiply, add, store; addresses and the rest of
+# about 15 as compiled
+LIF_END = Mix(load=3, compare=2, multiply=2, add=1, store=1, integer=5, loop=1)
+LIF_LOOPS = {"spikes pairs": SUM_SPIKES, "neurons": LIF_END}
 LIF_UPDATE = on_loops(
     "LifUpdate",
     "update v[sample, start:stop]; read w[:, start:stop]; read ids[sample, :] in part; read counts[sample, :]",
     numerics.lif_update,
-    # spikes: load id, load a weight pair, add, and the loop reloads; neurons: compare, select, multiply, add, store
-    {"spikes pairs": (4, 1), "neurons": 15},
+    LIF_LOOPS,
     f"{SOURCE}; about 4 per spike and neuron pair, about 15 per neuron",
     scalars=3,
     constants=("decay", "scale", "threshold"),
@@ -60,7 +71,7 @@ LIF_UPDATE_DENSE = replace(
     cost=cpp_cost(
         # inputs: load the byte, branch, count; spikes: the row of weights by the count, load a weight pair, add, and
         # the loop reloads
-        {"inputs": 4.5, "spikes pairs": (4, 1), "neurons": 15},
+        {"inputs": LOOK_AT_FLAG, **LIF_LOOPS},
         f"{SOURCE}; the update from listed ids, with 4-5 per byte looked at as in the scan of flags",
         unpacked=(3, 3),
     ),
@@ -72,7 +83,7 @@ LIF_INTEGRATE = on_loops(
     (LIF_UPDATE.fields[0], *fields_of("read current[sample, start:stop]")),
     numerics.lif_integrate,
     # like the end of the fused update, plus loading the current
-    {"neurons": 16},
+    {"neurons": LIF_END + Mix(load=1)},
     f"{SOURCE}; about 15 per neuron, and 1 to load the current",
     scalars=3,
     constants=("decay", "scale", "threshold"),
@@ -89,7 +100,7 @@ STATE_GRADIENT = on_loops(
     numerics.state_gradient,
     # listed: load id, subtract the tile's start, compare, branch; hits: load the state and the threshold of the
     # neuron, then the surrogate
-    {"listed": 4, "hits": (2 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
+    {"listed": LOOK_AT_ID, "hits": (Mix(load=2) + SUPERSPIKE + AT_AN_ID, SURROGATE_PAIRABLE)},
     f"{SOURCE}; 4 per listed id; per id that lies on the tile: {SURROGATE_SOURCE}",
     scalars=4,
     constants=("threshold", "slope"),
@@ -106,7 +117,7 @@ STATE_GRADIENT_ROW = on_loops(
     "read threshold[:] as one row; read g[sample, :]; read ids[sample, :]; read counts[sample, :]",
     numerics.state_gradient_rows,
     # load id, state and threshold, count and branch; then the surrogate
-    {"listed": (5 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
+    {"listed": (Mix(load=3, integer=1, loop=1) + SUPERSPIKE + AT_AN_ID, SURROGATE_PAIRABLE)},
     f"{SOURCE}; {SURROGATE_SOURCE}; the row itself arrives by exchange and is updated in place",
     scalars=2,
     constants=("slope",),
@@ -178,7 +189,7 @@ ADJOINT_ROWS = on_loops(
     "update dv[row_start:row_stop, start:stop]; write q[row_start:row_stop, start:stop]",
     numerics.adjoint_rows,
     # pairs: load, multiply, store, multiply, store, branch
-    {"samples pairs": (6, 2), "samples": 6},
+    {"samples pairs": (Mix(load=1, multiply=2, store=2, loop=1), 2), "samples": A_ROW},
     "instruction count of our own: a load, two multiplies and two stores of 64 bits, branch; 6 per row",
     scalars=6,
     constants=("decay", "scale"),
@@ -196,7 +207,10 @@ MASKED_ADJOINT_ROWS = replace(
     compute=numerics.masked_adjoint_rows,
     cost=cpp_cost(
         # pairs: a load, a compare and an and-not more
-        {"samples pairs": (9, 3), "samples": 8},
+        {
+            "samples pairs": (Mix(load=2, multiply=2, compare=2, store=2, loop=1), 3),
+            "samples": A_ROW + Mix(integer=2),
+        },
         "instruction count of our own: two loads, two multiplies, compare, and-not and two stores of 64 bits, "
         "branch; 8 per row",
         unpacked=(7, 3),

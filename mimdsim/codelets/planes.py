@@ -16,17 +16,20 @@ from mimdsim.codelets.vertex_costs import cpp_cost
 from mimdsim.graph.convolution import Patches, Pooling
 from mimdsim.numerics.dense import gathers as numerics
 from mimdsim.program import Codelet, Length, WorkerBundles, fields_of, terms_of
+from mimdsim.program.instruction_mix import Mix
 
 RUN = "from_row:to_row, begin:end"
 COLUMNS = ("from_row", "to_row", "begin", "end", "row_start", "row_stop", "start", "stop")
-ROW_BUNDLES = 14  # position of a row: two divisions of whole numbers by multiplication, three products, loop
-TAP_BUNDLES = 5  # of a row of taps, or a tap: coordinate, both bounds tested, address
+# position of a row: two divisions of whole numbers by multiplication, three products, loop
+ROW = Mix(integer=13, loop=1)
+TAP = Mix(integer=4, branch=1)  # of a row of taps, or a tap: coordinate, both bounds tested, address
 HOW = (
-    f"instruction count of our own: {ROW_BUNDLES} a row (its position in the planes), {TAP_BUNDLES} for each row of "
+    f"instruction count of our own: {ROW.bundles} a row (its position in the planes), {TAP.bundles} for each row of "
     "taps or tap (coordinate, bounds, address)"
 )
 
 
+BEGUN = Mix(integer=1, store=1, loop=1)
 BEGIN = "3 to begin and store an element"
 
 
@@ -38,10 +41,9 @@ def geometry_of(patches: Patches) -> np.ndarray:
     return np.array(each, np.int64)
 
 
-def _cost(loops: dict[str, float], per_tap: int, source: str, scalars: int = len(COLUMNS)) -> WorkerBundles:
+def _cost(loops: dict[str, Mix], per_tap: int, source: str, scalars: int = len(COLUMNS)) -> WorkerBundles:
     """Bundles by loop nest beside those of a row and, in every row, of `per_tap` taps."""
-    loops = {"rows": ROW_BUNDLES + TAP_BUNDLES * per_tap, **loops}
-    return cpp_cost(loops, f"{HOW}, {source}", unpacked=(scalars, 2))
+    return cpp_cost({"rows": ROW + TAP * per_tap, **loops}, f"{HOW}, {source}", unpacked=(scalars, 2))
 
 
 def _codelet(name: str, patches: Patches, signature: str, compute: Any, cost: WorkerBundles, flops: int = 0) -> Codelet:
@@ -71,7 +73,7 @@ def _places_of_pixel(patches: Patches) -> int:
 @lru_cache(maxsize=256)
 def unfold(patches: Patches) -> Codelet:
     """A row of patches for every place: a load and a store for every element, and for each row of taps its bounds."""
-    loops = {"rows columns": 2 + TAP_BUNDLES / patches.window.kernel[1]}
+    loops = {"rows columns": Mix(load=1, store=1) + TAP * (1 / patches.window.kernel[1])}
     cost = _cost(loops, 0, "a load and a store for an element")
     return _codelet("Unfold", patches, f"read source[{RUN}]", numerics.unfold, cost)
 
@@ -80,7 +82,9 @@ def unfold(patches: Patches) -> Codelet:
 def fold(patches: Patches) -> Codelet:
     """Patches added up again where they came from."""
     places = _places_of_pixel(patches)
-    cost = _cost({"rows columns": 3 + 2 * places}, places, f"{BEGIN}, a load and an addition for each place")
+    cost = _cost(
+        {"rows columns": BEGUN + Mix(load=1, add=1) * places}, places, f"{BEGIN}, a load and an addition for each place"
+    )
     taps = patches.window.taps
 
     def compute(*given: Any) -> None:
@@ -97,7 +101,11 @@ def pool(pooling: Pooling) -> Codelet:
     def compute(*given: Any) -> None:
         numerics.pool(*given, largest)
 
-    cost = _cost({"rows columns": 3 + 2 * taps}, taps, f"{BEGIN}, a load and an operation for each tap")
+    cost = _cost(
+        {"rows columns": BEGUN + (Mix(load=1, compare=1) if largest else Mix(load=1, add=1)) * taps},
+        taps,
+        f"{BEGIN}, a load and an operation for each tap",
+    )
     return _codelet(f"{pooling.kind.title()}Pool", pooling, f"read source[{RUN}]", compute, cost, taps)
 
 
@@ -106,11 +114,15 @@ def pool_gradient(pooling: Pooling) -> Codelet:
     """Its adjoint: to all that a place covers, or to the first of the largest."""
     places, signature = _places_of_pixel(pooling), f"read source[{RUN}]"
     if pooling.kind != "max":
-        cost = _cost({"rows columns": 3 + 2 * places}, places, f"{BEGIN}, a load and an addition for each place")
+        cost = _cost(
+            {"rows columns": BEGUN + Mix(load=1, add=1) * places},
+            places,
+            f"{BEGIN}, a load and an addition for each place",
+        )
         return _codelet("PoolGradient", pooling, signature, lambda *given: numerics.spread(*given, 1), cost, places)
-    each = 4 + 2 * pooling.window.taps
-    what = f"{BEGIN}, {each} for each place: its window compared, a load and an addition"
-    cost = _cost({"rows columns": 3 + each * places}, places, what, len(COLUMNS) + 2)
+    each = Mix(load=1, add=1, integer=2) + Mix(load=1, compare=1) * pooling.window.taps
+    what = f"{BEGIN}, {each.bundles} for each place: its window compared, a load and an addition"
+    cost = _cost({"rows columns": BEGUN + each * places}, places, what, len(COLUMNS) + 2)
     signature += "; read values[value_from:value_to, begin:end]"
     flops = places * (pooling.window.taps + 1)
     return _codelet("LargestGradient", pooling, signature, numerics.spread_to_largest, cost, flops)

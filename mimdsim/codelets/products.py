@@ -18,7 +18,10 @@ from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
+from mimdsim.program.instruction_mix import Mix
 
+# of a multiplication on a core without a unit for products, in blocks of 2 x 2 sums that stay in registers
+PRODUCT = Mix(load=1, multiply=1, add=1, loop=0.25)
 POPLIN = "PopLibs lib/poplin/PerformanceEstimation.hpp (7eac0f2)"
 
 
@@ -68,7 +71,9 @@ def product_formula(dtype: str, partials_dtype: str, units: int, channels: int, 
         counts = (extents[name] for name in ("positions", "out_groups", "in_groups"))
         return partial_product_cycles(*counts, shared=shared, worker_contexts=worker_contexts)
 
-    return TileFormula(cycles=cycles, kind="published", source=f"ConvPartial1x1Out, {POPLIN}")
+    return TileFormula(
+        cycles=cycles, kind="published", source=f"ConvPartial1x1Out, {POPLIN}", mix=PRODUCT, product=True
+    )
 
 
 def partial_sum_cycles(
@@ -160,7 +165,7 @@ COUNT_ARRAY = on_loops(
     "CountArray",
     "read spikes[:, sample, :]; write totals[sample, :]",
     numerics.count_rows,
-    {"timesteps classes": 3},
+    {"timesteps classes": Mix(load=1, add=1, loop=1)},
     "3 bundles per number: load, add, loop",
     scalars=1,
     kind="assumed",

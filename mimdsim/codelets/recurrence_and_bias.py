@@ -10,23 +10,34 @@ from dataclasses import replace
 from typing import Any
 
 from mimdsim.codelets.dense import FORMATS
-from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, by_neuron, scale_cycles, vectors_of
-from mimdsim.codelets.vertex_costs import SOURCE, by_item_bytes, cpp_cost, on_elements, on_loops
+from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, SUM_SPIKES, by_neuron, scale_cycles, vectors_of
+from mimdsim.codelets.vertex_costs import (
+    A_ROW,
+    LOOK_AT_FLAG,
+    LOOK_AT_ID,
+    SOURCE,
+    by_item_bytes,
+    cpp_cost,
+    on_elements,
+    on_loops,
+)
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.numerics.sparse import recurrence_and_bias as numerics
 from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, Vectors, fields_of, terms_of
+from mimdsim.program.codelet import Counted
+from mimdsim.program.instruction_mix import Mix
 
 OWN = "instruction count of our own in the manner of the published codelets"
 IDS = (*fields_of("read ids[sample, :] in part; read counts[sample, :]"),)
 CURRENT = fields_of("write current[sample, start:stop]")
 
+KEEP_SUM: Counted = Mix(store=2, integer=1, loop=1), 1  # clear the sum, store it, next address, branch
 SYNAPSE_CURRENT = on_loops(
     "SynapseCurrent",
     (*CURRENT, LIF_UPDATE.field("w"), *IDS),
     numerics.synapse_current,
-    # spikes: load id, load a weight pair, add, and the loop reloads, as in the fused update; pairs: clear the sums,
-    # store them, next address, branch
-    {"spikes pairs": (4, 1), "pairs": (4, 1)},
+    # spikes: as in the fused update
+    {"spikes pairs": SUM_SPIKES, "pairs": KEEP_SUM},
     f"{SOURCE}; the sum of the fused update, 4 per spike and neuron pair; {OWN}: 4 per pair to store it",
     scalars=0,
     joinable=True,
@@ -41,8 +52,7 @@ SYNAPSE_CURRENT_DENSE = replace(
     fields=(*CURRENT, LIF_UPDATE.field("w"), LIF_UPDATE_DENSE.field("row")),
     compute=numerics.synapse_current_dense,
     cost=cpp_cost(
-        # inputs: load the byte, branch, count
-        {"inputs": 4.5, "spikes pairs": (4, 1), "pairs": (4, 1)},
+        {"inputs": LOOK_AT_FLAG, "spikes pairs": SUM_SPIKES, "pairs": KEEP_SUM},
         f"{SOURCE}; the sum of the update from a row of bytes; {OWN}: 4 per pair to store it",
         unpacked=(0, 3),
     ),
@@ -55,7 +65,7 @@ SELF_SYNAPSE = on_loops(
     numerics.self_synapse,
     # pairs: store zeros, next address, branch; spikes: load id, subtract the tile's start, compare, branch; hits:
     # load the weight, store it
-    {"pairs": 3, "spikes": 4, "hits": 2},
+    {"pairs": Mix(store=1, integer=1, loop=1), "spikes": LOOK_AT_ID, "hits": Mix(load=1, store=1)},
     f"{OWN}: 3 per pair cleared, 4 per spike as in the state gradient, 2 per spike of the tile's neurons",
     scalars=2,
     joinable=True,
@@ -74,7 +84,7 @@ SELF_SYNAPSE_DENSE = replace(
     compute=numerics.self_synapse_dense,
     cost=cpp_cost(
         # load the byte, load the weight, compare, select, store, branch
-        {"neurons": 6},
+        {"neurons": Mix(load=2, compare=2, store=1, loop=1)},
         f"{OWN}: 6 per neuron",
         unpacked=(0, 3),
     ),
@@ -136,7 +146,7 @@ SELF_WEIGHT_GRADIENT = on_loops(
     numerics.self_weight_gradient,
     # spikes: load id, subtract the tile's start, compare, branch; hits: load the gradient, load the sum, add,
     # store, two pointers reloaded because the store may alias
-    {"spikes": 4, "hits": (6, 1), "samples": 8},
+    {"spikes": LOOK_AT_ID, "hits": (Mix(load=4, add=1, store=1), 1), "samples": A_ROW + Mix(load=2)},
     f"{OWN}: 4 per spike and 8 per sample as there, 6 per spike of the tile's neurons",
     scalars=3,
     columns=REPLICA,
@@ -155,7 +165,7 @@ SELF_INPUT_GRADIENT = on_loops(
     numerics.self_input_gradient,
     # listed: load id, subtract the tile's start, compare, branch, store zero; hits: load weight and gradient,
     # multiply
-    {"listed": 5, "hits": (3, 1)},
+    {"listed": LOOK_AT_ID + Mix(store=1), "hits": (Mix(load=2, multiply=1), 1)},
     f"{OWN}: 5 per listed id, 3 more per id of the tile's neurons",
     scalars=3,
     flops={"hits": 1},
@@ -168,7 +178,7 @@ BIAS_GRADIENT = on_loops(
     "update db[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]",
     numerics.bias_gradient,
     # samples: load a pair, add, branch; pairs: load the sums, add, store, next address, branch
-    {"samples pairs": (3, 1), "pairs": (5, 1)},
+    {"samples pairs": (Mix(load=1, add=1, loop=1), 1), "pairs": (Mix(load=1, add=1, store=1, integer=1, loop=1), 1)},
     f"{OWN}: 3 per sample and neuron pair, 5 per pair",
     scalars=3,
     columns=REPLICA,

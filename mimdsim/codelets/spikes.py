@@ -7,9 +7,11 @@ from typing import Any
 
 from mimdsim.codelets.neurons import vectors_of
 from mimdsim.codelets.vertex_costs import (
+    A_ROW,
     LAUNCH_BUNDLES,
+    LOOK_AT_FLAG,
     SOURCE,
-    SUBWORD_STORE_BUNDLES,
+    SUBWORD_STORE,
     SUBWORD_STORE_SOURCE,
     by_item_bytes,
     cpp_cost,
@@ -32,6 +34,8 @@ from mimdsim.program import (
     fields_of,
     terms_of,
 )
+from mimdsim.program.codelet import Counted
+from mimdsim.program.instruction_mix import Mix
 
 FLAG_SPIKES = Codelet(
     name="FlagSpikes",
@@ -65,7 +69,7 @@ FLAG_SPIKES_ABOVE = Codelet(
 
 FLAG_ROWS_COST = cpp_cost(
     # samples: three pointers of the row, loop
-    {"samples neurons": (9, 2), "samples": 6},
+    {"samples neurons": (Mix(load=1, compare=2, integer=3, store=2, loop=1), 2), "samples": A_ROW},
     "instruction count of our own: load, two compares, and-not, two ands, two stores, loop; 6 per row",
     unpacked=(4, 2),
 )
@@ -100,7 +104,7 @@ SCAN_FLAGS = Codelet(
     compute=numerics.scan_flags,
     cost=cpp_cost(
         # states: load flag, branch, increment; hits: store the id, increment
-        {"states": 4.5, "hits": 3},
+        {"states": LOOK_AT_FLAG, "hits": Mix(store=1, integer=2)},
         f"{SOURCE}; 4-5 per flag and 3 per hit, early exit at capacity left out",
         unpacked=(3, 2),
     ),
@@ -108,6 +112,7 @@ SCAN_FLAGS = Codelet(
     extents={"states": Length("flags", 2), "hits": ROW_HITS},
 )
 
+MOVE_ID = Mix(load=1, store=1, integer=0.5, loop=1)
 COMBINE_WORKERS = Codelet(
     name="CombineWorkers",
     fields=fields_of(
@@ -115,7 +120,9 @@ COMBINE_WORKERS = Codelet(
         "write tile_counts[slot]"
     ),
     compute=numerics.combine_workers,
-    cost=cpp_cost({"hits": 3.5, "workers": 6}, f"{SOURCE}; 3-4 per id, about 6 per worker list", unpacked=(2, 3)),
+    cost=cpp_cost(
+        {"hits": MOVE_ID, "workers": A_ROW}, f"{SOURCE}; 3-4 per id, about 6 per worker list", unpacked=(2, 3)
+    ),
     code_bytes=320,
     extents={"workers": Length("worker_ids", 0), "hits": ROW_HITS},
 )
@@ -124,7 +131,7 @@ COMBINE_TILES = on_loops(
     "CombineTiles",
     "read tile_ids[first:last, :]; read tile_counts[first:last]; write ids[sample, :]; write counts[sample, :]",
     numerics.combine_tiles,
-    {"listed": 3.5, "lists": 6},
+    {"listed": MOVE_ID, "lists": A_ROW},
     f"{SOURCE}; 3-4 per id, about 6 per tile list",
     scalars=2,
     columns=("sample", "first", "middle", "last"),
@@ -139,20 +146,21 @@ SPIKES_TO_DENSE = on_loops(
     "write row[sample, :]; read ids[sample, :]; read counts[sample, :]",
     numerics.spikes_to_dense,
     # vectors: store, next address, branch; spikes: load id, count, branch, then a byte into its word
-    {"vectors": 3, "spikes": 4 + SUBWORD_STORE_BUNDLES},
+    {"vectors": Mix(store=1, integer=1, loop=1), "spikes": Mix(load=1, integer=1, store=1, loop=1) + SUBWORD_STORE},
     f"instruction count of our own: 3 per 64 bits cleared, 4 per spike and {SUBWORD_STORE_SOURCE}",
     scalars=1,
     code_bytes=320,
     extents={"spikes": Lists(Spikes), "vectors": Length("row", 1, per=ROW_VECTOR)},
 )
 
+ADD_GRADIENT: Counted = Mix(load=4, add=1, store=1, loop=1), 1
 WEIGHT_GRADIENT = on_loops(
     "WeightGradient",
     "update dw[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]; "
     "read ids[sample_start:sample_stop, :]; read counts[sample_start:sample_stop, :]",
     numerics.weight_gradient,
     # spikes: load id, load, add, store, and the loop reloads
-    {"spikes pairs": (7, 1), "samples": 8},
+    {"spikes pairs": ADD_GRADIENT, "samples": A_ROW + Mix(load=2)},
     f"{SOURCE}; about 7 per spike and neuron pair where aliasing cannot be excluded",
     scalars=3,
     columns=("replica", "sample_start", "sample_stop", "start", "stop"),
@@ -162,13 +170,14 @@ WEIGHT_GRADIENT = on_loops(
     extents={"spikes": Lists(SpikesOver), "samples": Length("q", 0), **vectors_of("q", 1)},
 )
 
+ADD_PRODUCT: Counted = Mix(load=3, multiply=1, add=1, store=1, loop=1), 2
 INPUT_GRADIENT = on_loops(
     "InputGradient",
     "write partial[part, sample, :]; read w[:, start:stop]; read q[sample, start:stop]; read ids[sample, :]; "
     "read counts[sample, :]",
     numerics.input_gradient,
     # load id, load, multiply, add, store
-    {"listed pairs": (7, 2)},
+    {"listed pairs": ADD_PRODUCT},
     f"{SOURCE}; about 7 per listed id and neuron pair where aliasing cannot be excluded",
     scalars=2,
     flops={"listed neurons": 2},
@@ -181,7 +190,7 @@ REDUCE_PARTS = on_loops(
     "read partial[part_start:part_stop, sample, slot]; read counts[sample, :]; write stage[group, sample, slot]",
     numerics.reduce_parts,
     # a pair of parts: load, add
-    {"listed parts": (1, 0.5)},
+    {"listed parts": (Mix(load=0.5, add=0.5), 0.5)},
     f"{SOURCE}; load and add per pair of parts, vectorised by the compiler; nothing when not listed",
     scalars=2,
     columns=("part_start", "part_stop", "group", "sample", "slot"),

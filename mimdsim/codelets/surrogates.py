@@ -6,49 +6,53 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mimdsim.codelets.neurons import STATE_GRADIENT, STATE_GRADIENT_ROW
-from mimdsim.codelets.vertex_costs import SURROGATE_BUNDLES, SURROGATE_SOURCE
+from mimdsim.codelets.vertex_costs import AT_AN_ID, SUPERSPIKE, SURROGATE_SOURCE
 from mimdsim.numerics.equations import KINDS
 from mimdsim.program import Codelet, Term, WorkerBundles
+from mimdsim.program.instruction_mix import NATIVE_SLOTS, Mix
 
-DIVIDE, EXPONENTIAL = 3, 3  # cycles of one float: division; f32exp, 6 for two in the PopLibs operation tables
+# cycles of one float: division; f32exp, 6 for two in the PopLibs operation tables
+DIVIDE, EXPONENTIAL = NATIVE_SLOTS["divide"], NATIVE_SLOTS["function"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SurrogateCost:
-    """Bundles and flops of the function alone, one instruction per bundle; `count` lists them."""
+    """Instructions and flops of the function alone; `count` lists them."""
 
-    bundles: int
+    mix: Mix
     flops: int
     count: str
 
 
 COSTS = {
-    "superspike": SurrogateCost(
-        bundles=5 + DIVIDE, flops=6, count="subtract, absolute, multiply, add, square, divide (3)"
+    "superspike": SurrogateCost(mix=SUPERSPIKE, flops=6, count="subtract, absolute, multiply, add, square, divide (3)"),
+    "arctan": SurrogateCost(
+        mix=Mix(add=2, multiply=2, divide=1), flops=5, count="subtract, multiply, square, add, divide (3)"
     ),
-    "arctan": SurrogateCost(bundles=4 + DIVIDE, flops=5, count="subtract, multiply, square, add, divide (3)"),
     "sigmoid": SurrogateCost(
-        bundles=6 + EXPONENTIAL + DIVIDE,
+        mix=Mix(add=3, multiply=3, function=1, divide=1),
         flops=8,
         count="subtract, absolute, multiply, exponential (3), add, square, multiply, divide (3)",
     ),
-    "triangular": SurrogateCost(bundles=5, flops=5, count="subtract, absolute, multiply, subtract, maximum"),
-    "boxcar": SurrogateCost(bundles=5, flops=4, count="subtract, absolute, compare, select (2)"),
-    "straight_through": SurrogateCost(bundles=0, flops=0, count="nothing"),
+    "triangular": SurrogateCost(
+        mix=Mix(add=3, multiply=1, compare=1), flops=5, count="subtract, absolute, multiply, subtract, maximum"
+    ),
+    "boxcar": SurrogateCost(mix=Mix(add=2, compare=3), flops=4, count="subtract, absolute, compare, select (2)"),
+    "straight_through": SurrogateCost(mix=Mix(), flops=0, count="nothing"),
     "gaussian": SurrogateCost(
-        bundles=4 + EXPONENTIAL, flops=5, count="subtract, square, multiply, exponential (3), multiply"
+        mix=Mix(add=1, multiply=3, function=1), flops=5, count="subtract, square, multiply, exponential (3), multiply"
     ),
     "multi_gaussian": SurrogateCost(
-        bundles=14 + 3 * EXPONENTIAL,
+        mix=Mix(add=5, multiply=9, function=3),
         flops=17,
         count="subtract; add, subtract; three times square, multiply, exponential (3), multiply; add, subtract",
     ),
     "exponential": SurrogateCost(
-        bundles=4 + EXPONENTIAL, flops=5, count="subtract, absolute, multiply, exponential (3), multiply"
+        mix=Mix(add=2, multiply=2, function=1),
+        flops=5,
+        count="subtract, absolute, multiply, exponential (3), multiply",
     ),
 }
-# gradient and adjoint loaded, multiply, add, store, four pointers reloaded: the rest of the published loop
-REST_BUNDLES = SURROGATE_BUNDLES - COSTS["superspike"].bundles
 
 
 def kind_of(surrogate: str) -> int:
@@ -56,13 +60,13 @@ def kind_of(surrogate: str) -> int:
     return KINDS.index(surrogate)
 
 
-def at_an_id(surrogate: str) -> tuple[int, str]:
-    """(bundles, their source) per listed id with this surrogate: function, product, sum, store."""
-    if surrogate == "superspike":
-        return SURROGATE_BUNDLES, SURROGATE_SOURCE
+def at_an_id(surrogate: str) -> tuple[Mix, str]:
+    """(instructions, their source) per listed id with this surrogate: function, product, sum, store."""
     cost = COSTS[surrogate]
+    if surrogate == "superspike":
+        return cost.mix + AT_AN_ID, SURROGATE_SOURCE
     source = f"{SURROGATE_SOURCE}; instead of the first five and the division, counted by us: {cost.count}"
-    return REST_BUNDLES + cost.bundles, source
+    return cost.mix + AT_AN_ID, source
 
 
 def _with_surrogate(codelet: Codelet, surrogate: str) -> Codelet:
@@ -70,9 +74,11 @@ def _with_surrogate(codelet: Codelet, surrogate: str) -> Codelet:
     if surrogate == "superspike":
         return codelet
     assert isinstance(codelet.cost, WorkerBundles)
-    (bundles, source), (*before, loop) = at_an_id(surrogate), codelet.cost.terms
+    (_, source), (*before, loop) = at_an_id(surrogate), codelet.cost.terms
+    assert loop.mix is not None
+    mix = loop.mix + SUPERSPIKE * -1 + COSTS[surrogate].mix
     lead = codelet.cost.source.replace(SURROGATE_SOURCE, "")
-    terms = (*before, replace(loop, bundles=loop.bundles - SURROGATE_BUNDLES + bundles))
+    terms = (*before, replace(loop, bundles=mix.bundles, mix=mix))
     return replace(
         codelet,
         name=f"{codelet.name}({surrogate})",

@@ -10,6 +10,7 @@ from mimdsim.numerics.optimisers import FORMS, Form
 from mimdsim.numerics.optimisers.adam import adam
 from mimdsim.numerics.optimisers.sgd import sgd
 from mimdsim.program import Codelet, Length
+from mimdsim.program.instruction_mix import Mix
 
 UPDATE = "update w[:, start:stop]; read gradient[:, start:stop]"
 PROGRESS = "read progress[:]"  # the number of the training step
@@ -26,11 +27,15 @@ def _adam_bundles(item_bytes: int) -> int:
     return loads_stores_arithmetic + elements * 5 + elements * 3 + conversions // 2
 
 
+WITH_MOMENTS = Mix(
+    add=4, multiply=6, divide=1, function=1
+)  # of a weight: two means, the square root of one, a quotient
 adam_formula = by_vectors(
     _adam_bundles,
     "fused map: 4 loads, 3 stores, 10 vector operations, square root 5 and division 3 per element"
     " (PopLibs operation tables)",
     of_halves=", conversions to float and back, two at a time",
+    mix=WITH_MOMENTS,
 )
 
 SGD = on_elements("Sgd", UPDATE, sgd, sgd_formula(4), "w", flops=2, constants=("rate",), joinable=True, code_bytes=320)
@@ -56,7 +61,8 @@ def update_formula(form: Form, scheduled: bool) -> Formula:
     """With weight decay; a rate in memory is loaded once by every context (2 bundles)."""
     source = f"fused map: {form.counted} (PopLibs operation tables, commit 7eac0f2)"
     more = "; the rate is loaded from memory, 2 bundles" if scheduled else ""
-    return by_vectors(form.bundles, source + more, set_up=31 if scheduled else 29)
+    mix = WITH_MOMENTS if form.counts else None
+    return by_vectors(form.bundles, source + more, set_up=31 if scheduled else 29, mix=mix)
 
 
 @lru_cache(maxsize=16)
@@ -121,7 +127,7 @@ ADD_PARTS = on_loops(
     "AddParts",
     "read partial[:]; write totals[which]",
     numerics.add_parts,
-    {"parts": (2, 1)},
+    {"parts": (Mix(load=1, add=1), 1)},
     "a load and an add per part, on one context",
     scalars=0,
     flops={"parts": 1},
@@ -134,7 +140,7 @@ CLIP_FACTOR = on_loops(
     "read totals[:]; write factor[place]",
     numerics.clip_factor,
     # more: square root, division; add, minimum, store
-    {"weights": (2, 1)},
+    {"weights": (Mix(load=1, add=1), 1)},
     "a load and an add per weight, square root 5 and division 3 (PopLibs operation tables)",
     scalars=2,
     more=5 + 3 + 3,

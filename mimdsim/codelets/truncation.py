@@ -7,9 +7,10 @@ from typing import Any
 
 from mimdsim.codelets.dense import UNIFORM_FORMULA
 from mimdsim.codelets.spikes import COMBINE_TILES, COMBINE_WORKERS, SCAN_FLAGS
-from mimdsim.codelets.vertex_costs import add_bundles, on_elements
+from mimdsim.codelets.vertex_costs import A_ROW, add_bundles, on_elements
 from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import Codelet, WorkerBundles, fields_of
+from mimdsim.program.instruction_mix import Mix
 
 DRAW_STARTS = on_elements(
     "DrawStarts",
@@ -39,7 +40,10 @@ def _from_a_start(plain: Codelet, compute: Any, columns: tuple[str, ...], bundle
 def _with_a_second_lap(plain: Codelet, lists: str, ids: str) -> WorkerBundles:
     """Every list is read twice: 6 more to start again, 3 more to skip an id that belongs to the other lap."""
     return add_bundles(
-        plain.cost, "once more for the lap below the start, 6 per list and 3 per id", 2, {lists: 6, ids: 3}
+        plain.cost,
+        "once more for the lap below the start, 6 per list and 3 per id",
+        2,
+        {lists: A_ROW, ids: Mix(load=1, integer=1, branch=1)},
     )
 
 

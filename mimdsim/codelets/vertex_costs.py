@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.machine.codelet_costs import NATIVE_VERTEX_BUNDLES
 from mimdsim.program import Codelet, Field, Size, TileFormula, WorkerBundles, fields_of, terms_of
+from mimdsim.program.codelet import Counted
+from mimdsim.program.instruction_mix import Mix
 from mimdsim.program.loop_extents import Extent
 
-LAUNCH_BUNDLES = 12  # launch and return of a vertex
+LAUNCH_BUNDLES = NATIVE_VERTEX_BUNDLES  # launch and return of a vertex
 FRAME_BUNDLES = 8  # stack frame of a compiled function
 SCALAR_FIELD_BUNDLES = 2  # unpack one scalar field
 VECTOR_FIELD_BUNDLES = 1.5  # unpack one pointer with its length
@@ -21,9 +24,13 @@ SOURCE = (
     "vertex launch and return 12, 2 per scalar and 1-2 per vector field, frame 8"
 )
 # The surrogate at one listed id, instruction by instruction as compiled, each alone: subtract the threshold, absolute
-# value, times the slope, plus one, square (pow(x, 2) of a float is narrowed to one multiply), divide (3 cycles), load
-# the incoming gradient, multiply, load the adjoint, add, store, and four pointers reloaded because the store may alias.
-SURROGATE_BUNDLES = 1 + 1 + 1 + 1 + 1 + 3 + 1 + 1 + 1 + 1 + 1 + 4
+# value, times the slope, plus one, square (pow(x, 2) of a float is narrowed to one multiply), divide; then load the
+# incoming gradient, multiply, load the adjoint, add, store, and four pointers reloaded because the store may alias.
+SUPERSPIKE = Mix(add=3, multiply=2, divide=1)
+AT_AN_ID = Mix(load=2 + 4, multiply=1, add=1, store=1)
+LOOK_AT_FLAG = Mix(load=1, integer=1.5, branch=1, loop=1)  # load the byte, branch, count
+LOOK_AT_ID = Mix(load=1, integer=2, branch=1)  # load id, subtract the tile's start, compare, branch
+A_ROW = Mix(integer=5, loop=1)  # its pointers, loop
 SURROGATE_PAIRABLE = 3  # loads and the store, together with arithmetic of the same id
 SURROGATE_SOURCE = (
     "instruction count of our own for the published loop: subtract, absolute, multiply, add, square, divide (3), two "
@@ -32,7 +39,8 @@ SURROGATE_SOURCE = (
 
 # Tiles store at least 32 bits. Merging one byte or half into its word, compiled: word address, load the word, shift of
 # the element (2), shifted mask, clear, shifted value, or; the store itself is counted as for a whole word.
-SUBWORD_STORE_BUNDLES = 1 + 1 + 2 + 1 + 1 + 1 + 1
+SUBWORD_STORE = Mix(load=1, integer=1 + 2 + 1 + 1 + 1 + 1)
+SUBWORD_STORE_BUNDLES = SUBWORD_STORE.bundles
 SUBWORD_STORE_SOURCE = (
     f"{SUBWORD_STORE_BUNDLES} to put it into its word (instruction count of our own: tiles store 32 bits at least; "
     "PopLibs MultiUpdateAdd counts 20 for a half merged on its own, 3 for a whole word, commit 7eac0f2)"
@@ -45,7 +53,7 @@ def overhead_bundles(scalars: int, vectors: int) -> float:
 
 
 def cpp_cost(
-    loops: Mapping[str, float | tuple[float, float]],
+    loops: Mapping[str, Counted],
     source: str,
     *,
     unpacked: tuple[int, int],
@@ -62,7 +70,7 @@ def on_loops(
     name: str,
     fields: str | tuple[Field, ...],
     compute: Any,
-    loops: Mapping[str, float | tuple[float, float]],
+    loops: Mapping[str, Counted],
     source: str,
     *,
     scalars: int,
@@ -79,7 +87,7 @@ def on_loops(
 
 
 def add_bundles(
-    cost: WorkerBundles | TileFormula, why: str, fixed: float, loops: Mapping[str, float | tuple[float, float]]
+    cost: WorkerBundles | TileFormula, why: str, fixed: float, loops: Mapping[str, Counted]
 ) -> WorkerBundles:
     """The cost of a C++ vertex with more bundles, and the reason after its source."""
     assert isinstance(cost, WorkerBundles)
@@ -94,9 +102,9 @@ FORMULAS: dict[TileFormula, Formula] = {}  # by the formula for four bytes
 _Cycles = Callable[[dict[str, Any], int, int, int], Any]
 
 
-def by_item_bytes(kind: str, source: str, of_halves: str = "") -> Callable[[_Cycles], Formula]:
+def by_item_bytes(kind: str, source: str, of_halves: str = "", mix: Mix | None = None) -> Callable[[_Cycles], Formula]:
     """Make cycles(extents, item_bytes, worker_contexts, vector_bytes) of a library vertex a formula for any number of
-    bytes an element. of_halves: what the source of the one for two bytes says too."""
+    bytes an element. of_halves: what the source of the one for two bytes says too. mix: as of the TileFormula."""
 
     def formula_of(cycles: _Cycles) -> Formula:
         @cache
@@ -105,6 +113,7 @@ def by_item_bytes(kind: str, source: str, of_halves: str = "") -> Callable[[_Cyc
                 cycles=lambda extents, contexts, vector: cycles(extents, item_bytes, contexts, vector),
                 kind=kind,
                 source=source + (of_halves if item_bytes == 2 else ""),
+                mix=mix,
             )
 
         FORMULAS[formula(4)] = formula
@@ -118,11 +127,13 @@ def vectors_each(elements: Any, item_bytes: int, contexts: int, vector_bytes: in
     return -(-np.asarray(elements) // (contexts * (vector_bytes // item_bytes)))
 
 
-def by_vectors(bundles: Callable[[int], float], source: str, *, set_up: int = 29, of_halves: str = "") -> Formula:
+def by_vectors(
+    bundles: Callable[[int], float], source: str, *, set_up: int = 29, of_halves: str = "", mix: Mix | None = None
+) -> Formula:
     """A loop of `bundles(item_bytes)` for every vector of the extent 'elements', after `set_up` in every context and 11
     to launch them."""
 
-    @by_item_bytes("derived", source, of_halves)
+    @by_item_bytes("derived", source, of_halves, mix)
     def formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
         vectors = vectors_each(extents["elements"], item_bytes, contexts, vector_bytes)
         return np.ceil(11 + contexts * (set_up + bundles(item_bytes) * vectors)).astype(np.int64)

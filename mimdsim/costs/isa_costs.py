@@ -2,8 +2,9 @@
 
 Codelets carry costs counted for one instruction set ("colossus") and vectors of 64 bits. A machine of other vectors
 takes as many turns fewer or more of the loops over vectors; a machine with costs of its own replaces those of the
-codelets, or scales them. A machine of another instruction set that brings none, or not all, has times whose costs are
-not its own: `costs_of_another` names the codelets.
+codelets, prices their instructions by a table of its core (`core_costs.py`), or scales them. A machine of another
+instruction set that brings none, or not all, has times whose costs are not its own: `costs_of_another` names the
+codelets.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from mimdsim.base.cache import PerObject
 from mimdsim.base.errors import MappingError, near
+from mimdsim.costs.core_costs import VECTORS, on_core, vectors_of_fields
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.codelet_costs import NATIVE, NATIVE_VECTOR_BYTES, CodeletCosts, CountedCodelet
 from mimdsim.program import (
@@ -22,14 +24,12 @@ from mimdsim.program import (
     Length,
     Lists,
     Program,
-    Size,
     Term,
     TileFormula,
     Vectors,
     WorkerBundles,
 )
 
-VECTORS = "vectors"  # the extent that takes the place of those over vectors of 64 bits
 ELEMENT_BYTES = 4  # of the vectors of a library vertex
 _WITH_COSTS: PerObject[Program] = PerObject()
 
@@ -72,7 +72,8 @@ def _codelets(program: Program) -> dict[str, Codelet]:
 def _has_own_cost(codelet: Codelet, costs: CodeletCosts | None) -> bool:
     if costs is None or codelet.name in costs.codelets:
         return costs is not None
-    return costs.bundles_per_operation is not None and not _depends_on_spikes(codelet)
+    priced = costs.core is not None or costs.bundles_per_operation is not None
+    return priced and not _depends_on_spikes(codelet)
 
 
 def _depends_on_spikes(codelet: Codelet) -> bool:
@@ -110,11 +111,15 @@ def _with_costs(codelet: Codelet, costs: CodeletCosts | None, vector_bytes: int,
         return codelet
     if codelet.name in costs.codelets:
         return _with_counted_cost(codelet, costs.codelets[codelet.name], machine)
-    if costs.bundles_per_operation is None or _depends_on_spikes(codelet):
+    if _depends_on_spikes(codelet):
+        return codelet
+    if costs.core is not None:
+        return on_core(codelet, costs.core, vector_bytes)
+    if costs.bundles_per_operation is None:
         return codelet
     if isinstance(codelet.cost, TileFormula):
         return _with_library_rate(codelet, costs, vector_bytes)
-    terms = _terms_times(costs.bundles_per_operation, codelet.cost)
+    terms = tuple(term.times(costs.bundles_per_operation) for term in codelet.cost.terms)
     assert costs.vertex_bundles is not None  # given with the rate
     cost = WorkerBundles(fixed=costs.vertex_bundles, terms=terms, kind=costs.rate_kind, source=_source(costs))
     return replace(codelet, cost=cost)
@@ -128,7 +133,7 @@ def _scale_cost(codelet: Codelet, costs: CodeletCosts | None) -> Codelet:
     factor, cost, (kind, _, where) = scaled.factor, codelet.cost, scaled.source.partition(":")
     source = f"{where.strip()}; times {factor:g}, of: {cost.source}"
     if isinstance(cost, WorkerBundles):
-        terms = _terms_times(factor, cost)
+        terms = tuple(term.times(factor) for term in cost.terms)
         return replace(codelet, cost=replace(cost, fixed=factor * cost.fixed, terms=terms, kind=kind, source=source))
     formula = cost.cycles
 
@@ -136,10 +141,6 @@ def _scale_cost(codelet: Codelet, costs: CodeletCosts | None) -> Codelet:
         return factor * np.asarray(formula(extents, worker_contexts, vector_bytes), np.float64)
 
     return replace(codelet, cost=TileFormula(cycles=cycles, kind=kind, source=source))
-
-
-def _terms_times(factor: float, cost: WorkerBundles) -> tuple[Term, ...]:
-    return tuple(replace(term, bundles=factor * term.bundles, pairable=factor * term.pairable) for term in cost.terms)
 
 
 def _with_counted_cost(codelet: Codelet, counted: CountedCodelet, machine: str) -> Codelet:
@@ -169,11 +170,9 @@ def _with_counted_cost(codelet: Codelet, counted: CountedCodelet, machine: str) 
 def _with_library_rate(codelet: Codelet, costs: CodeletCosts, vector_bytes: int) -> Codelet:
     """A library vertex by its operations: every vector that it loads, computes or stores, spread over the contexts."""
     lanes = max(vector_bytes // ELEMENT_BYTES, 1)
-    extents, moved = dict(codelet.extents), []
-    for field in codelet.fields:
-        name = f"vectors of {field.name}"
-        extents[name] = Size(field.name, per=lanes)
-        moved += [name] * (field.reads + field.writes)
+    vectors = vectors_of_fields(codelet, lanes)
+    extents = {**codelet.extents, **vectors}
+    moved = [f"{VECTORS} of {field.name}" for field in codelet.fields for _ in range(field.reads + field.writes)]
     rate, outside = costs.bundles_per_operation, costs.vertex_bundles
     assert rate is not None
     assert outside is not None

@@ -1,6 +1,16 @@
-"""Codelet costs that a machine brings: counted for its own instruction set, or a rate per operation.
+"""Codelet costs that a machine brings: a table of its core's instructions, a rate per operation, or counted one by one.
 
-[costs]
+[costs.core]                # cycles that an instruction keeps the core from issuing the next one
+vertex_cycles = 40          # a vertex outside its code
+load_cycles = 1             # and store, add, multiply, compare, divide, function, integer, branch, loop
+...
+[costs.core.sources]
+...
+[costs.core.halves]         # of numbers of two bytes, where they differ; [costs.core.vectors]: of a vector unit
+add_cycles = 3
+[costs.core.halves.sources]
+...
+[costs]                     # instead of a core
 vertex_bundles = 30         # a vertex outside its loops
 bundles_per_operation = 1.5 # every instruction of the codelets that are not counted one by one
 [costs.sources]
@@ -25,6 +35,7 @@ from mimdsim.base.search_path import Name
 from mimdsim.base.units import HOW, is_kind, kind_of, less_certain
 
 NATIVE = "colossus"  # the instruction set that the costs of codelets and library vertices are counted for
+NATIVE_VERTEX_BUNDLES = 12  # of its vertices: launch and return
 NATIVE_VECTOR_BYTES = 8  # and the width of its loads, stores and arithmetic
 MOST_BUNDLES = 1e6  # a turn, or outside all loops; more is a mistake
 
@@ -58,8 +69,68 @@ class ScaledCodelet(Section):
     source: Annotated[str, AfterValidator(_check_source)]
 
 
+Cycles = Annotated[float, Field(ge=0, le=1e4)]
+
+
+class InstructionCycles(SourcedSection):
+    """Issue cycles of an instruction by class (`program/instruction_mix.py`); None: not given.
+
+    In loops over vectors an instruction is of `tile.vector_bytes`. multiply_add: a multiplication fused with an
+    addition, taken wherever a turn has both; matrix_flops_per_cycle: of a unit for products of matrices.
+    """
+
+    load_cycles: Cycles | None = None
+    store_cycles: Cycles | None = None
+    add_cycles: Cycles | None = None
+    multiply_cycles: Cycles | None = None
+    multiply_add_cycles: Cycles | None = None
+    compare_cycles: Cycles | None = None
+    divide_cycles: Cycles | None = None
+    function_cycles: Cycles | None = None
+    integer_cycles: Cycles | None = None
+    branch_cycles: Cycles | None = None
+    loop_cycles: Cycles | None = None
+    matrix_flops_per_cycle: float | None = Field(gt=0, le=1e6, default=None)
+
+
+OPTIONAL = ("multiply_add_cycles", "matrix_flops_per_cycle")
+
+
+class Core(InstructionCycles):
+    """What the instructions of a core take, so that every codelet has a cost.
+
+    loop_cycles: what closes a turn, 0 with loops in hardware; load_use_cycles: added to every load, where the core
+    stalls until its value is there; issue_width: instructions issued in a cycle at most. halves: what differs for
+    numbers of two bytes; vectors: what differs on vectors, on which loops over elements without branches run then, too.
+    """
+
+    vertex_cycles: float = Field(ge=0, le=MOST_BUNDLES)
+    load_use_cycles: Cycles = 0
+    issue_width: float = Field(ge=1, le=16, default=1)
+    halves: InstructionCycles | None = None
+    vectors: InstructionCycles | None = None
+
+    @model_validator(mode="after")
+    def _every_class(self) -> Core:
+        every = [key for key in InstructionCycles.model_fields if key not in (*OPTIONAL, "sources")]
+        if absent := [key for key in every if getattr(self, key) is None]:
+            raise ValueError(f"lacks {', '.join(absent)}")
+        return self
+
+    def cycles_of(self, *, halves: bool, vectors: bool) -> dict[str, tuple[float, str]]:
+        """(cycles, kind of source) by the name of what takes them, such as 'load_cycles'."""
+        tables = (self, self.vectors if vectors else None, self.halves if halves else None)
+        return {
+            key: (getattr(table, key), kind_of(source))
+            for table in tables
+            if table is not None
+            for key, source in table.sources.items()
+        }
+
+
 class CodeletCosts(SourcedSection):
-    """Codelets by name, each counted; and for all others, if given, a rate; and codelets whose costs are scaled.
+    """Codelets by name, each counted; and for all others, if given, a core or a rate; and codelets whose costs are
+    scaled.
 
     The rate is in bundles for each operation: an instruction of a codelet that this project has counted one by one;
     in a library vertex, whose instructions are those of another library, a vector (of 4-byte elements) loaded, computed
@@ -68,6 +139,7 @@ class CodeletCosts(SourcedSection):
 
     bundles_per_operation: float | None = Field(gt=0, le=1e4, default=None)
     vertex_bundles: float | None = Field(ge=0, le=MOST_BUNDLES, default=None)
+    core: Core | None = None
     codelets: dict[Name, CountedCodelet] = Field(default_factory=dict)
     scaled: dict[Name, ScaledCodelet] = Field(default_factory=dict)
 
@@ -75,8 +147,12 @@ class CodeletCosts(SourcedSection):
     def _whole(self) -> CodeletCosts:
         if (self.bundles_per_operation is None) != (self.vertex_bundles is None):
             raise ValueError("a rate needs both bundles_per_operation and vertex_bundles")
-        if self.bundles_per_operation is None and not self.codelets and not self.scaled:
-            raise ValueError("holds no costs: give a rate (bundles_per_operation, vertex_bundles), codelets or scaled")
+        if self.bundles_per_operation is not None and self.core is not None:
+            raise ValueError("holds a rate and a core: give one of them")
+        if self.bundles_per_operation is None and not (self.core or self.codelets or self.scaled):
+            raise ValueError(
+                "holds no costs: give a core, a rate (bundles_per_operation, vertex_bundles), codelets or scaled"
+            )
         return self
 
     @property

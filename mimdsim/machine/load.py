@@ -251,6 +251,10 @@ def _on_base(
             problems.append(f"'{WITHOUT}'{whence((WITHOUT,), text, ())}: {said}")
     if problems:
         raise DescriptionError(where, problems)
+    tile = table.get("tile")
+    if isinstance(base, MimdMachine) and isinstance(tile, dict):
+        runs = tile.get("instruction_set", base.tile.instruction_set)
+        described |= {} if runs == base.tile.instruction_set else {"costs": None}  # those of other cores
     for name, given in table.items():
         described[name] = _merged(described.get(name), given)
     return _with_changes(KINDS[base.kind], described, changes or {}, where, text, set(_dotted(table)))
@@ -270,12 +274,17 @@ def _without_unread(machine: MimdMachine | GpuMachine, given: Collection[str]) -
 
 
 def _merged(section: Any, given: Any) -> Any:
-    """A section of a base with the keys that are given instead; tables of it (sources, codelets) entry by entry."""
+    """A section of a base with the keys that are given instead; tables of it (sources, codelets, a core) entry by
+    entry."""
     if not isinstance(section, dict) or not isinstance(given, dict):
         return given
     sources = {key: text for key, text in section.get("sources", {}).items() if key not in given}
     kept = {**section, "sources": sources} if sources or "sources" in given else section
-    tables = {key: kept[key] | each for key, each in given.items() if isinstance(each, dict) and key in kept}
+    tables = {
+        key: _merged(kept[key], each) if "sources" in kept[key] else kept[key] | each
+        for key, each in given.items()
+        if isinstance(each, dict) and key in kept
+    }
     return {**kept, **given, **tables}
 
 

@@ -120,6 +120,8 @@ class Tile(SourcedSection):
     copy_bytes_per_cycle: float = Field(gt=0, description="compute (rows arranged and copied)")
     # share of pairable instructions a C++ compiler issues together
     compiled_dual_issue: float = Field(ge=0, le=1, description="compute of compiled codelets")
+    # loaded and stored by all contexts together; 0: no limit
+    sram_port_bytes_per_cycle: float = Field(ge=0, default=0.0, description="compute")
 
     @property
     def working_contexts(self) -> int:

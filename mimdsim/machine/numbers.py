@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mimdsim.base.schema import Section, toml_value
+from mimdsim.base.schema import Section, SourcedSection, toml_value
 from mimdsim.base.units import dimension
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
@@ -44,6 +44,9 @@ def described_values(machine: MimdMachine | GpuMachine) -> Iterator[DescribedVal
                 continue
             enters = field.description or about.description or ""
             unit = (dimension(key) or "").replace("_", " ")
+            if isinstance(value, SourcedSection):  # a core, with numbers of its own
+                yield from _nested(name, key, value, field.description or about.description or "")
+                continue
             if isinstance(value, dict):  # costs of codelets, each with a source of its own
                 for codelet, cost in value.items():
                     content = cost.model_dump(mode="json", exclude={"source"})
@@ -53,6 +56,17 @@ def described_values(machine: MimdMachine | GpuMachine) -> Iterator[DescribedVal
                 continue
             source = section.sources.get(key, "" if key in section.model_fields_set else DEFAULT)
             yield DescribedValue(section=name, key=key, value=value, unit=unit, source=source, enters=enters)
+
+
+def _nested(section: str, key: str, values: SourcedSection, enters: str) -> Iterator[DescribedValue]:
+    for field in type(values).model_fields:
+        value, name = getattr(values, field), f"{key}.{field}"
+        if isinstance(value, SourcedSection):
+            yield from _nested(section, name, value, enters)
+        elif field in values.sources:
+            unit = (dimension(field) or "").replace("_", " ")
+            source = values.sources[field]
+            yield DescribedValue(section=section, key=name, value=value, unit=unit, source=source, enters=enters)
 
 
 def machine_table(machine: MimdMachine | GpuMachine) -> Iterator[str]:

@@ -16,7 +16,7 @@ from mimdsim.profile.detail import PARTNERS, Detail, as_texts
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.exchange_traffic import Pairs
 from mimdsim.program.exchanges import count_pairs
-from mimdsim.timing import bytes_accessed, contexts_with_work, cycles_in_timesteps, explain, program_loads
+from mimdsim.timing import bytes_accessed, contexts_with_work, cycles_in_timesteps, explain, machine_loads
 from mimdsim.timing.tile_cycles import TileIssue
 
 GROUPS = 64  # of tiles that lie side by side: at most so many, but FEWEST on every chip
@@ -47,7 +47,7 @@ def detail_of(
         raise MimdsimError(f"a program of {program.tiles:,} tiles has {problem}")
     window = window[: max(1, MOST_WINDOW // (program.tiles * len(list(program.supersteps()))))]
     issue, timed = TileIssue.of(machine), with_machine_costs(program, machine)
-    loads = program_loads(timed, activity, issue)
+    loads = machine_loads(program, machine, activity)
     supersteps = [(superstep, times) for superstep, times, _ in program.supersteps()]
     busy, exchange, sent, received, buffers = np.zeros((5, len(loads), program.tiles), np.int64)
     links = np.zeros((program.chips, program.chips), np.int64)

@@ -135,8 +135,8 @@ def other_costs(program: Program, machine: MimdMachine) -> Iterator[str]:
         yield (
             f'{machine.name} runs the instruction set "{machine.tile.instruction_set}", but the costs of '
             f'{len(names):,} codelets ({", ".join(names[:MOST_NAMED])}{many}) are those of "{NATIVE}": times, ratios '
-            "and energy are unknown. Give its own in the machine's file: [costs] with bundles_per_operation and "
-            "vertex_bundles, or [costs.codelets.NAME] with fixed, terms and source"
+            "and energy are unknown. Give its own in the machine's file: [costs.core], [costs] with "
+            "bundles_per_operation and vertex_bundles, or [costs.codelets.NAME] with fixed, terms and source"
         )
     if unused := unmatched_cost_names(program, machine):
         yield f"{machine.name}, costs.codelets: no codelet of this program is called {', '.join(unused)}"

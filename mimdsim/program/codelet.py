@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as member
 from functools import cache
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, near
 from mimdsim.base.units import UNCERTAINTY, counted, is_kind
+from mimdsim.program.instruction_mix import Mix
 from mimdsim.program.loop_extents import RECORDED, Column, Derived, Extent, Hits, Lists, Size
 
 ACCESS = ("read", "write", "update")
@@ -114,21 +115,37 @@ class Term:
     """`bundles` for every turn of a loop nest: the product of the named extents.
 
     Counted with one instruction per bundle, as compiled C++ issues them; `pairable` of them could share the bundle of
-    another. The machine's tile.compiled_dual_issue says what share of those does.
+    another. The machine's tile.compiled_dual_issue says what share of those does. mix: which instructions they are;
+    None: what the fields and flops of the codelet suggest (`costs/core_costs.py`).
     """
 
     bundles: float
     extents: tuple[str, ...]
     pairable: float = 0.0
+    mix: Mix | None = None
+
+    def times(self, factor: float) -> Term:
+        """So many times as many of each instruction."""
+        mix = None if self.mix is None else self.mix * factor
+        return replace(self, bundles=factor * self.bundles, pairable=factor * self.pairable, mix=mix)
 
 
-def terms_of(loops: Mapping[str, float | tuple[float, float]]) -> tuple[Term, ...]:
-    """Terms by the extents of their loop nest, divided by spaces: bundles, or (bundles, pairable)."""
-    pairs = {nest: bundles if isinstance(bundles, tuple) else (bundles, 0.0) for nest, bundles in loops.items()}
+# bundles, or the mix that makes them; or either, and how many are pairable
+Counted = float | Mix | tuple[float | Mix, float]
+
+
+def terms_of(loops: Mapping[str, Counted]) -> tuple[Term, ...]:
+    """Terms by the extents of their loop nest, divided by spaces: bundles or a mix, or (bundles or a mix, pairable)."""
     return tuple(
-        Term(bundles=bundles, extents=tuple(nest.split()), pairable=pairable)
-        for nest, (bundles, pairable) in pairs.items()
+        _term(nest, *counts) if isinstance(counts, tuple) else _term(nest, counts) for nest, counts in loops.items()
     )
+
+
+def _term(nest: str, count: float | Mix, pairable: float = 0.0) -> Term:
+    extents = tuple(nest.split())
+    if isinstance(count, Mix):
+        return Term(bundles=count.bundles, extents=extents, pairable=pairable, mix=count)
+    return Term(bundles=count, extents=extents, pairable=pairable)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,11 +167,15 @@ class TileFormula:
     """Cost in tile cycles of a vertex that the supervisor spreads over all worker contexts (library vertices).
 
     cycles(extents, worker_contexts, vector_bytes) -> int64[vertices]; extents by name as int64 columns.
+    mix: the arithmetic of each turn of the codelet's flops, on any core, beside loading and storing its fields once;
+    None: additions and multiplications alike. product: of matrices, which a core may have a unit for.
     """
 
     cycles: Callable[[dict[str, Any], int, int], Any]
     kind: str
     source: str
+    mix: Mix | None = None
+    product: bool = False
 
 
 def shared_bundles(
@@ -200,6 +221,7 @@ class Codelet:
     joinable: a vertex works element by element along the last axis that the box of its first field cuts by columns, so
     that vertices with adjacent slices may run as one, with bit-identical results.
     extents: how often the loops of its costs run, by the names used in terms and formulas.
+    value_bytes: of a value that it computes with.
     count: for extents that depend on data other than recorded lists of spikes: called before compute
     with the same arguments; returns whole numbers by name (form 'table': columns), which runs record for timing.
     """
@@ -215,6 +237,7 @@ class Codelet:
     code_bytes: int = 512
     scratch_bytes: int = 0
     joinable: bool = False
+    value_bytes: int = 4
     count: Callable[..., dict[str, Any]] | None = None
     extents: Mapping[str, Extent] = member(default_factory=dict, hash=False)
 
@@ -242,6 +265,8 @@ class Codelet:
                     f"of {term.bundles:g} bundles for {term.extents}, {term.pairable:g} cannot be pairable: only 0 to "
                     "all of them can"
                 )
+            if term.mix is not None and not math.isclose(term.mix.bundles, term.bundles):
+                yield f"the mix of its {term.bundles:g} bundles for {term.extents} makes {term.mix.bundles:g}"
         for what, size in (("code_bytes", self.code_bytes), ("scratch_bytes", self.scratch_bytes)):
             if isinstance(size, bool) or not isinstance(size, int) or size < 0:
                 yield f"{what} {size} must not be negative, and whole"

@@ -8,6 +8,7 @@ from mimdsim.timing.analytic import GroupCycles, bundles_of, group_cycles, time_
 from mimdsim.timing.discrete_event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
 from mimdsim.timing.explain import explain
 from mimdsim.timing.explanation import Explanation
+from mimdsim.timing.sram_port import machine_loads
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.tile_work import bytes_accessed, contexts_with_work, cycles_in_timesteps
 from mimdsim.timing.worker_cycles import program_loads
@@ -24,6 +25,7 @@ __all__ = [
     "explain",
     "global_exchange_seconds",
     "group_cycles",
+    "machine_loads",
     "program_loads",
     "run_chips",
     "stream_training_steps",

@@ -21,6 +21,7 @@ from mimdsim.profile import Assumption, EnergyProfile, MemoryProfile, SiliconPro
 from mimdsim.program import Program, RecordedActivity, WorkerBundles
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
+from mimdsim.timing.sram_port import machine_loads
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.uncertainty import own_shares, uncertain_parts, with_correlation
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
@@ -49,8 +50,8 @@ def time_program(
             "spread its variables over more tiles"
         )
     of_another = costs_of_another(program, machine)
+    loads = machine_loads(program, machine, activity)
     program = with_machine_costs(program, machine)
-    loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     loops = loop_spans(program, machine)
     spans = (*_superstep_spans(program, machine, loads, path), *loops)
@@ -108,8 +109,8 @@ def group_cycles(
     From one sync to the next tiles go on without waiting for others: what they compute there is added up, and stands at
     the first superstep. A tile may be slow in another turn than others of its group.
     """
+    loads = machine_loads(program, machine, activity)
     program = with_machine_costs(program, machine)
-    loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     compute, exchange = np.zeros((2, len(loads), groups), np.int64)
     since_sync, first, row = np.zeros(program.tiles, np.int64), 0, 0

@@ -21,11 +21,12 @@ from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
 from mimdsim.timing.explanation import Context, Explanation, Row, Work, cycles_text
 from mimdsim.timing.recording import Recording
+from mimdsim.timing.sram_port import machine_loads
 from mimdsim.timing.static_plan import SuperstepPlan, straight_line_plans
 from mimdsim.timing.tile_cycles import TileIssue, arranging_parts, library_cycles, tile_cycles, worker_cycles
 from mimdsim.timing.tile_work import Level, TableWork, title_of, work_of_tile
 from mimdsim.timing.vertex_dispatch import SuperstepPlacement
-from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
+from mimdsim.timing.worker_cycles import SuperstepLoad
 
 
 class Workers:
@@ -146,6 +147,14 @@ def arranging_rows(superstep: Superstep, tile: int, issue: TileIssue) -> tuple[R
     )
 
 
+def port_row(rows: Sequence[Row], busy: int, port: float) -> Row | None:
+    """What the port of the tile's memory adds to its work."""
+    more = busy - sum(row.cycles for row in rows)
+    if not port or more < 1:
+        return None
+    return Row(what="memory port", how=f"bytes loaded and stored / {port:g} a cycle take longer", cycles=more)
+
+
 def exchange_rows(
     program: Program,
     superstep: Superstep,
@@ -206,15 +215,15 @@ def explain(
     """
     machine = tiled_machine(machine, TILED)
     refuse_other_machine(program, machine)
-    program = with_machine_costs(program, machine)
     activity = activity or NOTHING
+    compiled, program = program, with_machine_costs(program, machine)
     issue = TileIssue.of(machine)
     loops = loop_spans(program, machine)
     names = [step.name for step, _, _ in program.supersteps()]
     number = _number(names + [span.name for span in loops], superstep)
     if number >= len(names):
         return _loop(loops[number - len(names)], machine)
-    loads = program_loads(program, activity, issue)
+    loads = machine_loads(compiled, machine, activity)
     load = loads[number]
     found, plan, times = _plan_of(program, issue, number)
     tile = _tile(program, machine, found, load, tile)
@@ -224,6 +233,9 @@ def explain(
     libraries = library_rows(found, plan.placement, tile, issue)
     compute = [*workers.rows(), *(row.times(times) for row in (*libraries, *arranging))]
     every = tile_cycles(workers.cycles, plan.beside_of(tile))
+    if limited := port_row(compute, int(load.busy[tile]), machine.tile.sram_port_bytes_per_cycle):
+        compute.append(limited)
+        every = load.by_tile(Recording(activity))[:, tile - load.first_tile]
     _require_all(compute, int(load.busy[tile]), f"superstep '{found.name}' on tile {tile}")
     shown = _execution(every, times, timestep)
     part = critical_path(program, machine, loads)[number]

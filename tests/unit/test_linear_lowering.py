@@ -220,8 +220,8 @@ def test_surrogates_have_arithmetic_and_a_cost() -> None:
             assert arithmetic.surrogate(surrogates.kind_of(name), x, 1.5, np.zeros(1)) == pytest.approx(
                 expected, rel=1e-12
             )
-    assert surrogates.at_an_id("superspike")[0] == 17
-    assert surrogates.at_an_id("straight_through")[0] == 9
+    assert surrogates.at_an_id("superspike")[0].bundles == 17
+    assert surrogates.at_an_id("straight_through")[0].bundles == 9
 
 
 def structure(model: str, reset: str, **given: Any) -> linear_terms.Structure:
@@ -230,17 +230,18 @@ def structure(model: str, reset: str, **given: Any) -> linear_terms.Structure:
 
 def test_bundles_are_those_of_the_coefficients_that_are_there() -> None:
     plain = structure("leaky", "none")  # v = beta v + I
-    assert plain.load_bundles() == 2
-    assert plain.apply_bundles() == 2  # a multiply, an add
-    assert plain.readout_bundles() == 0
-    assert structure("leaky", "zero").apply_bundles() == 2 + linear_terms.SELECT_BUNDLES
-    assert structure("synaptic", "none").apply_bundles() == 3 + 3  # three multiplies; two adds and one
+    assert plain.load_mix().bundles == 2
+    assert plain.apply_mix().bundles == 2  # a multiply, an add
+    assert plain.readout_mix().bundles == 0
+    assert structure("leaky", "zero").apply_mix().bundles == 2 + linear_terms.SELECT.bundles
+    assert structure("synaptic", "none").apply_mix().bundles == 3 + 3  # three multiplies; two adds and one
     own = structure("leaky", "none", beta=np.array([0.5, 0.6, 0.7, 0.8]))
-    assert own.apply_bundles() == 3
+    assert own.apply_mix().bundles == 3
     assert own.own == 1
-    assert structure("adaptive", "none").readout_bundles() == 2
+    assert structure("adaptive", "none").readout_mix().bundles == 2
     costs = [
-        structure(*case).apply_bundles() for case in (("leaky", "zero"), ("synaptic", "zero"), ("alpha", "subtract"))
+        structure(*case).apply_mix().bundles
+        for case in (("leaky", "zero"), ("synaptic", "zero"), ("alpha", "subtract"))
     ]
     assert costs == sorted(costs)
 

@@ -11,7 +11,8 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.units import SOURCE_KINDS
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, list_machines, load_machine
 
-TILED = ("blackhole", "bow", "bow-mesh", "c600", "mk1", "mk2", "tiny", "wormhole")
+FOREIGN = ("blackhole", "spinnaker2", "wormhole", "wse2")
+TILED = ("bow", "bow-mesh", "c600", "mk1", "mk2", "tiny", *FOREIGN)
 # tiles, clock in GHz, KiB per tile (Graphcore's product briefs; Jia et al. 2019 for Mk1). tiny is ours.
 PUBLISHED = {"mk1": (1216, 1.6, 256), "mk2": (1472, 1.33, 624), "bow": (1472, 1.85, 624), "tiny": (16, 1.0, 624)}
 SECTIONS = ("chip", "tile", "exchange", "sync", "host")
@@ -62,7 +63,7 @@ def test_constants_are_the_published_ones(name: str) -> None:
 @pytest.mark.parametrize("name", TILED)
 def test_every_number_names_its_source(name: str) -> None:
     machine = tiled(name)
-    assert (machine.area is None) == (machine.power is None) == (name in ("blackhole", "tiny", "wormhole"))
+    assert (machine.area is None) == (machine.power is None) == (name in ("tiny", *FOREIGN))
     for section in (*SECTIONS, *(each for each in ("area", "power") if getattr(machine, each) is not None)):
         part = getattr(machine, section)
         needed = {field for field, about in type(part).model_fields.items() if about.is_required()}

@@ -18,6 +18,7 @@ import mimdsim
 from mimdsim.base.checksummed import write_sealed_json
 from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit, MimdsimError, of_the_machine
 from mimdsim.base.identity import code_digest
+from mimdsim.machine import find_machine
 from mimdsim.program import RecordedActivity
 from mimdsim.studies import make_study
 from mimdsim.studies.executors import Local, run_if_same_sources
@@ -38,13 +39,15 @@ def points(machine: str, *, gpus: tuple[str, ...] = (), **axes: tuple[Any, ...])
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, dict[str, Any]]:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Of points that fit and do not, have too few tiles, and whose times are not known; with and without GPUs."""
+    foreign = tmp_path_factory.mktemp("machine") / "foreign.toml"
+    foreign.write_text(find_machine("tiny").read_text().replace('"colossus"', '"rv32"'))
     made = [
         *points("tiny", gpus=("a100", "v100"), exchange__bytes_per_cycle=(2, 4)),
         *points("tiny", tile__sram_bytes=("8 KiB",)),
         *points("tiny", chip__tiles=(2,)),
-        *points("wormhole"),
+        *points(str(foreign)),
     ]
     found = {point.key: row for point in made for row in time_points([point], {})}
     assert not [row for row in found.values() if isinstance(row, Exception)]
