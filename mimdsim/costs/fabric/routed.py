@@ -170,7 +170,9 @@ class Routed(FabricModel):
         names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
         ends = Ends(exchange.tiles, *(exchange.column(name).astype(np.float64) for name in names))
         network = Network.of(self.chip, self.fabric, program.strip_columns)
-        return self.phase_of(listed, ends, network, program.chips, scale, exchange.share)
+        return self.phase_of(
+            listed, ends, network, program.chips, scale, exchange.share, tiles_per_chip=program.tiles_per_chip
+        )
 
     def phase_of(
         self,
@@ -180,11 +182,13 @@ class Routed(FabricModel):
         chips: int = 1,
         scale: float = 1.0,
         share: float = 1.0,
+        tiles_per_chip: int = 0,
     ) -> RoutedPhase:
         """A phase of messages that stay on their chips (network None: of one chip, tiles in rows). scale: how many
-        times as many messages there are as are listed; share: of the readers, those that are listed."""
+        times as many messages there are as are listed; share: of the readers, those that are listed; tiles_per_chip:
+        by which tiles are numbered, fewer than a chip has where a program was compiled for a smaller one (0: all)."""
         fabric, tiles = self.fabric, ends.tiles
-        network, tiles_per_chip = network or Network.of(self.chip, fabric), self.chip.tiles
+        network, tiles_per_chip = network or Network.of(self.chip, fabric), tiles_per_chip or self.chip.tiles
         nets = [
             _Traffic.of(part, network.mirrored(number), fabric, chips, tiles_per_chip, share)
             for number, part in enumerate(network.parted(messages, tiles_per_chip))
