@@ -54,13 +54,14 @@ class Path:
 class RoutedPhase:
     """One phase: cycles int64[chips]; the slowest path of each chip (None: nothing moves); busy float64[taking part]:
     cycles of the busier port of each tile, or of the slowest path that leads to it; loads float64[networks, 4,
-    routers]: bytes over each link.
+    routers]: bytes over each link, none in what is kept for programs; hop_bytes: their sum.
     """
 
     cycles: np.ndarray
     paths: tuple[Path | None, ...]
     busy: np.ndarray
     loads: np.ndarray
+    hop_bytes: int
 
 
 class Ends(NamedTuple):
@@ -89,7 +90,7 @@ class Routed(FabricModel):
         return np.array(found, np.int64).reshape(-1, program.chips)
 
     def hop_bytes(self, program: Program) -> np.ndarray:
-        return np.array([int(self.phase(program, one).loads.sum()) for one in exchanges_of(program)], np.int64)
+        return np.array([self.phase(program, one).hop_bytes for one in exchanges_of(program)], np.int64)
 
     def estimate(self, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
         """As of `FabricModel`, as if all tiles sent so much to tiles anywhere on the chip."""
@@ -170,9 +171,10 @@ class Routed(FabricModel):
         names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
         ends = Ends(exchange.tiles, *(exchange.column(name).astype(np.float64) for name in names))
         network = Network.of(self.chip, self.fabric, program.strip_columns)
-        return self.phase_of(
+        found = self.phase_of(
             listed, ends, network, program.chips, scale, exchange.share, tiles_per_chip=program.tiles_per_chip
         )
+        return replace(found, loads=np.zeros((0, 4, 0)))  # of a million routers 32 MB a phase
 
     def phase_of(
         self,
@@ -231,11 +233,13 @@ class Routed(FabricModel):
                 )  # fmt: skip
             paths[chip] = slowest
             cycles[chip] = slowest.cycles + start
+        loads = np.stack([net.loads * scale for net in nets])
         return RoutedPhase(
             cycles=cycles.astype(np.int64),
             paths=tuple(path if path is None else replace(path, cycles=path.cycles + start) for path in paths),
             busy=np.maximum(busy, by_path),
-            loads=np.stack([net.loads * scale for net in nets]),
+            loads=loads,
+            hop_bytes=int(loads.sum()),
         )
 
 
@@ -432,15 +436,18 @@ class _Traffic:
         shared = take * self.shared
         along, across = self._lines(sender, messages.reader)
         row, column = along(take), across(take)
-        whole = np.maximum.reduce([port_out, row, column, port_in])
+        alone = np.stack([port_out, row, column, port_in])
+        whole = alone.max(axis=0)
         if self.fabric.switching == "wormhole":
-            row, column = along(shared), across(shared)
             several = self._several_senders(sender, to, len(tiles))
-            port_in = np.where(several, into[to], 0.0)
-            summed = port_out + row + column + port_in
+            held = np.stack([port_out, along(shared), across(shared), np.where(several, into[to], 0.0)])
+            summed = held.sum(axis=0)
             summed[np.repeat(self.reserve > 0, fanout)] = 0.0  # nothing is held while the whole tree is waited for
-            port_out = np.where(summed >= whole, port_out, whole - row - column - port_in)
+            # where the fullest part takes longer than all that is held, it is named alone
+            fullest = np.where(alone.argmax(axis=0) == np.arange(4)[:, None], alone, 0.0)
+            alone = np.where(summed >= whole, held, fullest)
             whole = np.maximum(whole, summed)
+        port_out, row, column, port_in = alone
         whole = whole + self.fabric.hop_cycles * self.hops
         np.maximum.at(arrived, to, whole)
         chip = sender // self.tiles_per_chip
