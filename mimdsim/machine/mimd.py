@@ -294,6 +294,13 @@ class MimdMachine(NotedMachine):
             raise ValueError("[energy] has no static_watts: give it, or [area] and [power] that it follows from")
         return self
 
+    @model_validator(mode="after")
+    def _rings_of_its_tiles(self) -> MimdMachine:
+        places, most = self.exchange.ring_columns * self.exchange.ring_rows, max(16 * self.chip.tiles, 4096)
+        if places > most:
+            raise ValueError(f"[exchange]: rings of {places:,} routers; at most {most:,} for {self.chip.tiles:,} tiles")
+        return self
+
     @property
     def correlation(self) -> Correlation | None:
         return self._correlation

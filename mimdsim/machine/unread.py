@@ -56,7 +56,7 @@ OF_TILED = (
         'only exchange.model = "routed" has links between routers',
     ),
     _Readers(
-        ("sync.exchange_share",),
+        ("sync.exchange_share", "sync.hop_cycles"),
         lambda machine: machine.sync.model != "dataflow" or machine.links.chips > 1,
         'tiles wait for their inputs alone: sync.model = "dataflow"',
     ),

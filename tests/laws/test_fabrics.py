@@ -26,7 +26,7 @@ from mimdsim.timing import program_loads
 from mimdsim.timing.dataflow import arrivals_of
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.tile_cycles import TileIssue
-from mimdsim.workload import load_workload
+from mimdsim.workload import Workload, load_workload
 
 Sent = list[tuple[int, int, list[int]]]  # sender, bytes, readers
 
@@ -35,6 +35,10 @@ SMALL: dict[str, Any] = {
     "data.inputs": 20, "data.classes": 3, "data.timesteps": 2, "data.input_capacity": 6, "data.activity": 0.2,
     "data.train_samples": 8, "data.test_samples": 2, "network.hidden": [8], "network.capacity": [4, 3],
     "training.batch": 4, "training.max_training_steps": 1,
+}  # fmt: skip
+OVER_CHIPS: dict[str, Any] = {  # of digits, whose layers need two chips of 64 tiles
+    "data.train_samples": 8, "data.test_samples": 2, "data.timesteps": 4, "training.batch": 4,
+    "training.max_training_steps": 1,
 }  # fmt: skip
 FREE: dict[str, Any] = {  # links that are never full and cost nothing
     "exchange_link_bytes_per_cycle": 1e12, "exchange_hop_cycles": 0.0, "exchange_tiles_per_bus": 1,
@@ -65,6 +69,12 @@ shapes = st.fixed_dictionaries(
 
 def routed(**changes: Any) -> MimdMachine:
     return tiny(**{"exchange_model": "routed", "exchange_link_bytes_per_cycle": 4.0, **changes})
+
+
+def workload_on(chips: int, **changes: Any) -> Workload:
+    """One that fills so many chips of 64 tiles, 1 or 2."""
+    name, small = ("nmnist-2-random", SMALL) if chips == 1 else ("digits", OVER_CHIPS)
+    return load_workload(name, small | {key.replace("_", ".", 1): value for key, value in changes.items()})
 
 
 def listed(sent: Sent) -> tuple[Messages, Ends]:
@@ -255,9 +265,10 @@ def test_a_run_on_a_network_of_routers_adds_up(grid: str, chips: int) -> None:
         chip_grid=grid, exchange_switching="wormhole", exchange_hop_cycles=2.0, chip_tiles=64, chip_grid_columns=8,
         links_chips=chips,
     )  # fmt: skip
-    run = simulate(load_workload("nmnist-2-random", SMALL), machine)
+    run = simulate(workload_on(chips), machine)
     profile, fabric = run.tiled, fabric_of(machine)
     program = run.compiled.program
+    assert program.chips == chips
     steps = [step for step, _, _ in program.supersteps() if step.exchange is not None]
     every = fabric.cycles(program)
     wide = fabric_of(routed(**FREE, chip_grid=grid, chip_tiles=64, chip_grid_columns=8, links_chips=chips))
@@ -266,10 +277,34 @@ def test_a_run_on_a_network_of_routers_adds_up(grid: str, chips: int) -> None:
     for step, cycles in zip(steps, every, strict=True):
         assert step.exchange is not None
         np.testing.assert_array_equal(cycles, fabric.cycles(program, [step.exchange])[0])
-        assert (fabric.tile_cycles(program, step.exchange) <= cycles.max()).all()
+        own = fabric.tile_cycles(program, step.exchange)
+        assert (own <= cycles[step.exchange.tiles // program.tiles_per_chip]).all()
     for number, span in list(enumerate(profile.spans))[::3]:
         assert round(sum(row.cycles for row in run.explain(number).exchange)) == span.exchange_cycles, span.name
     assert profile.exchange_cycles_other_model > 0
+
+
+def test_a_program_for_a_smaller_chip_keeps_its_messages_on_their_chips() -> None:
+    """Tiles are numbered by those that each chip had when the program was compiled."""
+    shape = {"chip_grid_columns": 8, "links_chips": 2, "exchange_hop_cycles": 2.0}
+    run = simulate(workload_on(2), routed(chip_tiles=64, **shape))
+    program = run.compiled.program
+    assert program.chips == 2
+    expected = fabric_of(routed(chip_tiles=64, **shape)).cycles(program)
+    for tiles in (65, 128):
+        np.testing.assert_array_equal(fabric_of(routed(chip_tiles=tiles, **shape)).cycles(program), expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(sent=messages, shape=shapes)
+def test_no_part_of_the_slowest_path_is_negative(sent: Sent, shape: dict[str, Any]) -> None:
+    found = phase(routed(**shape | {"exchange_switching": "wormhole"}), sent)
+    path = found.paths[0]
+    assert path is not None
+    parts = path.port_out, path.row, path.column, path.port_in
+    assert min(parts) >= 0
+    start = shape["exchange_hop_cycles"] * path.hops + 100
+    assert np.ceil(sum(parts) + start) == path.cycles == found.cycles[0]
 
 
 def test_more_readings_than_are_listed_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,8 +405,8 @@ WAITS = st.fixed_dictionaries(
 def test_who_waits_for_fewer_is_never_slower(of: dict[str, Any]) -> None:
     """Without barriers, with barriers of those that exchange, and of the chip."""
     shape = {"chip_tiles": 64, "chip_grid_columns": 8, **{key: value for key, value in of.items() if key != "mapping"}}
-    changes = SMALL | {"mapping.program": of["mapping"], "data.timesteps": 5}
-    run = simulate(load_workload("nmnist-2-random", changes), routed(**shape))
+    chosen = workload_on(of["links_chips"], mapping_program=of["mapping"], data_timesteps=5)
+    run = simulate(chosen, routed(**shape))
     cycles = []
     for model in ("dataflow", "participants", "chip"):
         again = run.retime(routed(**shape, sync_model=model))
@@ -383,7 +418,8 @@ def test_who_waits_for_fewer_is_never_slower(of: dict[str, Any]) -> None:
 @pytest.mark.parametrize("chips", [1, 2])
 def test_explanations_without_barriers_add_up(chips: int) -> None:
     machine = routed(chip_tiles=64, chip_grid_columns=8, sync_model="dataflow", sync_hop_cycles=2.0, links_chips=chips)
-    run = simulate(load_workload("nmnist-2-random", SMALL | {"data.timesteps": 4}), machine)
+    run = simulate(workload_on(chips, data_timesteps=4), machine)
+    assert run.compiled.program.chips == chips
     for number, span in list(enumerate(run.tiled.spans))[::3]:
         told = run.explain(number)
         parts = (*told.compute, *told.waiting), told.exchange, told.sync

@@ -49,7 +49,8 @@ class Endpoint(FabricModel):
 
     @property
     def knows_distance(self) -> bool:
-        return self.fabric.hop_cycles > 0
+        sync = self.machine.sync
+        return self.fabric.hop_cycles > 0 or (sync.model == "participants" and sync.hop_cycles > 0)
 
     def control_cycles(self, sent: Any, received: Any) -> np.ndarray:
         """float64: cycles of the control instructions for fragments sent and received."""

@@ -39,8 +39,8 @@ MOST_PAIRS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Path:
-    """What the slowest path of a phase takes: cycles of its parts, hops, and the ends. summed: its parts are waited for
-    one after another, else it takes what the longest takes."""
+    """What the slowest path of a phase takes: cycles of its parts, hops, and the ends. Parts of 0 are not waited for: those
+    that are less than the longest, where all take place at once."""
 
     sender: int
     reader: int
@@ -50,20 +50,20 @@ class Path:
     port_in: float
     hops: int
     cycles: int
-    summed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoutedPhase:
     """One phase: cycles int64[chips]; the slowest path of each chip (None: nothing moves); busy float64[taking part]:
     cycles of the busier port of each tile, or of the slowest path that leads to it; loads float64[networks, 4,
-    routers]: bytes over each link.
+    routers]: bytes over each link, none in what is kept for programs; hop_bytes: their sum.
     """
 
     cycles: np.ndarray
     paths: tuple[Path | None, ...]
     busy: np.ndarray
     loads: np.ndarray
+    hop_bytes: int
 
 
 class Ends(NamedTuple):
@@ -79,6 +79,8 @@ class Ends(NamedTuple):
 
 _Line = Callable[[np.ndarray], np.ndarray]
 _PHASES: PerObject[RoutedPhase] = PerObject()  # of an exchange
+_TRAFFIC: PerObject[tuple[Messages, float, list[_Traffic]]] = PerObject()  # of an exchange
+MOST_ROUTERS = 1 << 14  # of chips whose traffic is kept for machines with other rates
 
 
 class Routed(FabricModel):
@@ -92,7 +94,7 @@ class Routed(FabricModel):
         return np.array(found, np.int64).reshape(-1, program.chips)
 
     def hop_bytes(self, program: Program) -> np.ndarray:
-        return np.array([int(self.phase(program, one).loads.sum()) for one in exchanges_of(program)], np.int64)
+        return np.array([self.phase(program, one).hop_bytes for one in exchanges_of(program)], np.int64)
 
     def estimate(self, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
         """As of `FabricModel`, as if all tiles sent so much to tiles anywhere on the chip."""
@@ -139,8 +141,6 @@ class Routed(FabricModel):
             ("links along the column", path.column, "the fullest link that the path shares"),
             ("port of the reader", path.port_in, f"tile {path.reader}: what several tiles send to it"),
         ]
-        if not path.summed:
-            parts = [max(parts, key=lambda part: part[1])]
         found = [
             Part(what=what, how=f"{cycles:,.10g}", cycles=cycles, note=f"{note}; slowest path {ends}")
             for what, cycles, note in parts
@@ -167,13 +167,36 @@ class Routed(FabricModel):
         return _PHASES.get(exchange, key, lambda: self._phase(program, exchange))
 
     def _phase(self, program: Program, exchange: Exchange) -> RoutedPhase:
-        listed, scale = messages_of(program, exchange), 1.0
-        if listed is None:
-            listed, scale = _all_to_all(exchange, program.tiles_per_chip)
+        fabric, chip, per_chip = self.fabric, self.chip, program.tiles_per_chip
+        network = Network.of(chip, fabric, program.strip_columns)
+
+        def made() -> tuple[Messages, float, list[_Traffic]]:
+            listed, scale = messages_of(program, exchange), 1.0
+            if listed is None:
+                listed, scale = _all_to_all(exchange, per_chip)
+            return listed, scale, self._traffic(listed, network, program.chips, per_chip, exchange.share)
+
+        cheap = {"sources", "link_bytes_per_cycle", "fixed_cycles", "route_cycles", "switching"}
+        if fabric.multicast in ("tree", "none"):  # else these decide what goes along a tree
+            cheap |= {"hop_cycles", "bytes_per_cycle", "send_fragment_cycles"}
+        key = fabric.model_dump_json(exclude=cheap), chip.tiles, chip.grid_columns, chip.grid, program.strip_columns
+        small = network.wide * network.high * program.chips <= MOST_ROUTERS
+        listed, scale, traffic = _TRAFFIC.get(exchange, key, made) if small else made()
+        traffic = [replace(net, fabric=fabric) for net in traffic]
         names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
         ends = Ends(exchange.tiles, *(exchange.column(name).astype(np.float64) for name in names))
-        network = Network.of(self.chip, self.fabric, program.strip_columns)
-        return self.phase_of(listed, ends, network, program.chips, scale, exchange.share)
+        share = exchange.share
+        found = self.phase_of(listed, ends, network, program.chips, scale, share, per_chip, traffic)
+        return replace(found, loads=np.zeros((0, 4, 0)))  # of a million routers 32 MB a phase
+
+    def _traffic(
+        self, messages: Messages, network: Network, chips: int, tiles_per_chip: int, share: float
+    ) -> list[_Traffic]:
+        """The messages of each network."""
+        return [
+            _Traffic.of(part, network.turned(number), self.fabric, chips, tiles_per_chip, share)
+            for number, part in enumerate(network.parted(messages, tiles_per_chip))
+        ]
 
     def phase_of(
         self,
@@ -183,15 +206,15 @@ class Routed(FabricModel):
         chips: int = 1,
         scale: float = 1.0,
         share: float = 1.0,
+        tiles_per_chip: int = 0,
+        traffic: list[_Traffic] | None = None,
     ) -> RoutedPhase:
         """A phase of messages that stay on their chips (network None: of one chip, tiles in rows). scale: how many
-        times as many messages there are as are listed; share: of the readers, those that are listed."""
+        times as many messages there are as are listed; share: of the readers, those that are listed; tiles_per_chip:
+        by which tiles are numbered, fewer than a chip has where a program was compiled for a smaller one (0: all)."""
         fabric, tiles = self.fabric, ends.tiles
-        network, tiles_per_chip = network or Network.of(self.chip, fabric), self.chip.tiles
-        nets = [
-            _Traffic.of(part, network.turned(number), fabric, chips, tiles_per_chip, share)
-            for number, part in enumerate(network.parted(messages, tiles_per_chip))
-        ]
+        network, tiles_per_chip = network or Network.of(self.chip, fabric), tiles_per_chip or self.chip.tiles
+        nets = traffic or self._traffic(messages, network, chips, tiles_per_chip, share)
         at = {name: np.searchsorted(tiles, getattr(messages, name)) for name in ("sender", "reader")}
         count = len(tiles)
         fanout = np.diff(messages.first)
@@ -230,11 +253,13 @@ class Routed(FabricModel):
                 )  # fmt: skip
             paths[chip] = slowest
             cycles[chip] = slowest.cycles + start
+        loads = np.stack([net.loads * scale for net in nets])
         return RoutedPhase(
             cycles=cycles.astype(np.int64),
             paths=tuple(path if path is None else replace(path, cycles=path.cycles + start) for path in paths),
             busy=np.maximum(busy, by_path),
-            loads=np.stack([net.loads * scale for net in nets]),
+            loads=loads,
+            hop_bytes=int(loads.sum()),
         )
 
 
@@ -432,15 +457,18 @@ class _Traffic:
         shared = take * self.shared
         along, across = self._lines(sender, messages.reader)
         row, column = along(take), across(take)
-        whole = np.maximum.reduce([port_out, row, column, port_in])
-        waits = np.zeros(len(whole), bool)
+        alone = np.stack([port_out, row, column, port_in])
+        whole = alone.max(axis=0)
+        # of what takes longest at once, that is named alone
+        parts = np.where(alone.argmax(axis=0) == np.arange(4)[:, None], alone, 0.0)
         if self.fabric.switching == "wormhole":
-            held = along(shared), across(shared), np.where(_several(to, sender, len(tiles)), into[to], 0.0)
-            summed = np.where(_several(at, messages.reader, len(tiles)), port_out + sum(held), 0.0)
+            port_in = np.where(_several(to, sender, len(tiles)), into[to], 0.0)
+            held = np.stack([port_out, along(shared), across(shared), port_in])
+            summed = np.where(_several(at, messages.reader, len(tiles)), held.sum(axis=0), 0.0)
             summed[np.repeat(self.reserve > 0, fanout)] = 0.0  # nothing is held while the whole tree is waited for
-            waits = summed > whole
-            row, column, port_in = (np.where(waits, *each) for each in zip(held, (row, column, port_in), strict=True))
+            parts = np.where(summed >= whole, held, parts)
             whole = np.maximum(whole, summed)
+        port_out, row, column, port_in = parts
         whole = whole + self.fabric.hop_cycles * self.hops
         np.maximum.at(arrived, to, whole)
         chip = sender // self.tiles_per_chip
@@ -450,7 +478,7 @@ class _Traffic:
             found[number] = Path(
                 sender=int(sender[k]), reader=int(messages.reader[k]), port_out=float(port_out[k]), row=float(row[k]),
                 column=float(column[k]), port_in=float(port_in[k]), hops=int(self.hops[k]),
-                cycles=int(np.ceil(whole[k])), summed=bool(waits[k]),
+                cycles=int(np.ceil(whole[k])),
             )  # fmt: skip
         return found, arrived
 

@@ -16,113 +16,122 @@ def link_loads(kind, wide, high, columns, rows, sender, size, hold, tree, first,
 
     columns, rows int64[tiles]: the router of each tile, numbered over all chips, `high` rows each. Message k of
     size[k] bytes goes from sender[k] to reader[first[k]:first[k + 1]], once along a tree of their routes where tree[k],
-    else to each on its own; `held`, shaped alike, gets hold[k] of each. senders, readers int64[4, routers]: the tile
-    whose messages a link carries or leads to, NONE or SEVERAL. A crossbar's routers have one link to its middle (east)
-    and one from it (south).
+    else to each on its own; `held`, shaped alike, gets hold[k] of each tree. senders, readers int64[4, routers]: the
+    tile whose messages a link carries or leads to, NONE or SEVERAL. A crossbar's routers have one link to its middle
+    (east) and one from it (south). Fastest where messages of a tile follow one another.
     """
-    south, north, reached = np.zeros(wide, np.int64), np.zeros(wide, np.int64), np.full(loads.shape[1], NONE)
-    for k in range(len(sender)):
-        x, y = columns[sender[k]], rows[sender[k]]
-        group = first[k + 1] - first[k] if tree[k] else 1
-        for begin in range(first[k], first[k + 1], group):
-            east, west = np.int64(0), np.int64(0)
-            for i in range(begin, begin + group):
-                step = steps_between(kind, x, columns[reader[i]], wide)
-                east, west = max(east, step), max(west, -step)
-            to = reader[begin] if group == 1 else SEVERAL
-            if kind == CROSSBAR:
-                here, leaves = y * wide + x, False
-                for i in range(begin, begin + group):
-                    there = rows[reader[i]] * wide + columns[reader[i]]
-                    if there != here and reached[there] != begin:
-                        reached[there], leaves = begin, True
-                        _mark(2, there, size[k], hold[k], sender[k], reader[i], loads, held, senders, readers)
-                if leaves:
-                    _mark(0, here, size[k], hold[k], sender[k], to, loads, held, senders, readers)
-                continue
-            _walk(
-                0,
-                1,
-                x,
-                y,
-                east,
-                wide,
-                y // high * high,
-                high,
-                size[k],
-                hold[k],
-                sender[k],
-                to,
-                loads,
-                held,
-                senders,
-                readers,
-            )
-            _walk(
-                1,
-                -1,
-                x,
-                y,
-                west,
-                wide,
-                y // high * high,
-                high,
-                size[k],
-                hold[k],
-                sender[k],
-                to,
-                loads,
-                held,
-                senders,
-                readers,
-            )
-            for i in range(begin, begin + group):
-                at = columns[reader[i]]
-                step = steps_between(kind, y, rows[reader[i]], high)
-                if step > south[at]:
-                    south[at] = step
-                elif -step > north[at]:
-                    north[at] = -step
-            for i in range(begin, begin + group):
-                at = columns[reader[i]]
-                floor = y // high * high
-                _walk(
-                    2,
-                    1,
-                    at,
-                    y,
-                    south[at],
-                    wide,
-                    floor,
-                    high,
-                    size[k],
-                    hold[k],
-                    sender[k],
-                    to,
-                    loads,
-                    held,
-                    senders,
-                    readers,
-                )
-                _walk(
-                    3,
-                    -1,
-                    at,
-                    y,
-                    north[at],
-                    wide,
-                    floor,
-                    high,
-                    size[k],
-                    hold[k],
-                    sender[k],
-                    to,
-                    loads,
-                    held,
-                    senders,
-                    readers,
-                )
-                south[at] = north[at] = 0
+    grid, links = (kind, wide, high, columns, rows), (loads, held, senders, readers)
+    south, north, visited = np.zeros(wide, np.int64), np.zeros(wide, np.int64), np.full(loads.shape[1], NONE)
+    along, along_to = np.zeros(wide), np.full(wide, NONE)
+    across, across_to = np.zeros((high, wide)), np.full((high, wide), NONE)
+    k = 0
+    while k < len(sender):
+        end = k + 1
+        if kind == CROSSBAR:
+            group = first[end] - first[k] if tree[k] else 1
+            for begin in range(first[k], first[end], group):
+                _over_middle(grid, sender[k], size[k], hold[k], reader, begin, begin + group, links, visited)
+        elif tree[k]:
+            _along_tree(grid, sender[k], size[k], hold[k], reader[first[k] : first[end]], links, south, north)
+        else:
+            while end < len(sender) and sender[end] == sender[k] and not tree[end]:
+                end += 1
+            sums = south, north, along, along_to, across, across_to
+            _each_alone(grid, sender[k], size[k:end], first[k : end + 1], reader, links, sums)
+        k = end
+
+
+@compiled
+def _over_middle(grid, tile, size, hold, reader, begin, end, links, visited):  # type: ignore[no-untyped-def]
+    _, wide, _, columns, rows = grid
+    here, leaves = rows[tile] * wide + columns[tile], False
+    for i in range(begin, end):
+        there = rows[reader[i]] * wide + columns[reader[i]]
+        if there != here and visited[there] != begin:
+            visited[there], leaves = begin, True
+            _mark(2, there, size, hold, tile, reader[i], links)
+    if leaves:
+        _mark(0, here, size, hold, tile, reader[begin] if end - begin == 1 else SEVERAL, links)
+
+
+@compiled
+def _along_tree(grid, tile, size, hold, readers, links, south, north):  # type: ignore[no-untyped-def]
+    """south, north int64[wide]: scratch, zeros before and after."""
+    kind, wide, high, columns, rows = grid
+    x, y = columns[tile], rows[tile]
+    floor, east, west = y // high * high, np.int64(0), np.int64(0)
+    for to in readers:
+        at = columns[to]
+        step = steps_between(kind, x, at, wide)
+        east, west = max(east, step), max(west, -step)
+        step = steps_between(kind, y, rows[to], high)
+        south[at], north[at] = max(south[at], step), max(north[at], -step)
+    for direction, by, steps in ((0, 1, east), (1, -1, west)):
+        for step in range(steps):
+            _mark(direction, y * wide + (x + by * step) % wide, size, hold, tile, SEVERAL, links)
+    for to in readers:
+        at = columns[to]
+        for direction, by, steps in ((2, 1, south[at]), (3, -1, north[at])):
+            for step in range(steps):
+                row = floor + (y - floor + by * step) % high
+                _mark(direction, row * wide + at, size, hold, tile, SEVERAL, links)
+        south[at] = north[at] = 0
+
+
+@compiled
+def _each_alone(grid, tile, size, first, reader, links, sums):  # type: ignore[no-untyped-def]
+    """Messages of one tile without trees, together: what goes beyond a router is summed from the farthest one back, so
+    that each link is visited once. sums: scratch, zeros and NONE before and after."""
+    kind, wide, high, columns, rows = grid
+    south, north, along, along_to, across, across_to = sums
+    x, y = columns[tile], rows[tile]
+    floor, east, west = y // high * high, np.int64(0), np.int64(0)
+    for k in range(len(size)):
+        for to in reader[first[k] : first[k + 1]]:
+            at, row = columns[to], rows[to] - floor
+            step = steps_between(kind, x, at, wide)
+            east, west = max(east, step), max(west, -step)
+            step = steps_between(kind, y, floor + row, high)
+            south[at], north[at] = max(south[at], step), max(north[at], -step)
+            along[at] += size[k]
+            along_to[at] = _one_or_several(along_to[at], to)
+            across[row, at] += size[k]
+            across_to[row, at] = _one_or_several(across_to[row, at], to)
+    for direction, by, steps in ((0, 1, east), (1, -1, west)):
+        beyond, to = 0.0, NONE
+        for step in range(steps, 0, -1):
+            at = (x + by * step) % wide
+            beyond, to = beyond + along[at], _one_or_several(to, along_to[at])
+            _down_and_up(grid, tile, at, links, sums)
+            _mark(direction, y * wide + (x + by * (step - 1)) % wide, beyond, 0.0, tile, to, links)
+    _down_and_up(grid, tile, x, links, sums)
+
+
+@compiled
+def _down_and_up(grid, tile, at, links, sums):  # type: ignore[no-untyped-def]
+    """The messages of one tile along the column `at`."""
+    _, wide, high, _, rows = grid
+    south, north, along, along_to, across, across_to = sums
+    y = rows[tile]
+    floor = y // high * high
+    for direction, by, steps in ((2, 1, south[at]), (3, -1, north[at])):
+        beyond, to = 0.0, NONE
+        for step in range(steps, 0, -1):
+            row = (y - floor + by * step) % high
+            beyond, to = beyond + across[row, at], _one_or_several(to, across_to[row, at])
+            across[row, at], across_to[row, at] = 0.0, NONE
+            before = floor + (y - floor + by * (step - 1)) % high
+            _mark(direction, before * wide + at, beyond, 0.0, tile, to, links)
+    across[y - floor, at], across_to[y - floor, at] = 0.0, NONE
+    along[at], along_to[at], south[at], north[at] = 0.0, NONE, 0, 0
+
+
+@compiled
+def _one_or_several(known, more):  # type: ignore[no-untyped-def]
+    """Of two that are each NONE, SEVERAL or one tile."""
+    if more in (NONE, known):
+        return known
+    return more if known == NONE else SEVERAL
 
 
 @compiled
@@ -141,17 +150,8 @@ def steps_between(kind, here, there, extent):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _walk(direction, by, x, y, steps, wide, floor, high, size, hold, sender, reader, loads, held, senders, readers):  # type: ignore[no-untyped-def]
-    for _ in range(steps):
-        _mark(direction, y * wide + x, size, hold, sender, reader, loads, held, senders, readers)
-        if direction < 2:
-            x = (x + by) % wide
-        else:
-            y = floor + (y - floor + by) % high
-
-
-@compiled
-def _mark(direction, router, size, hold, sender, reader, loads, held, senders, readers):  # type: ignore[no-untyped-def]
+def _mark(direction, router, size, hold, sender, reader, links):  # type: ignore[no-untyped-def]
+    loads, held, senders, readers = links
     loads[direction, router] += size
     held[direction, router] += hold
     if senders[direction, router] == NONE:
