@@ -63,6 +63,8 @@ def at_every_age(
     delays: Delays, spikes: np.ndarray, weights: np.ndarray, delay: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Spikes [timesteps, samples, inputs] of every age side by side, and the weights of all."""
-    aged = [np.concatenate([np.zeros_like(spikes[:age]), spikes[: len(spikes) - age]]) for age in range(delays.ages)]
+    timesteps = len(spikes)
+    padded = np.concatenate([np.zeros((delays.ages - 1, *spikes.shape[1:]), spikes.dtype), spikes])
+    aged = [padded[delays.ages - 1 - age :][:timesteps] for age in range(delays.ages)]
     matrices = delayed_weights(delays.ages, delays.epsilon, weights, delay, np.array([delays.width]))
     return np.concatenate(aged, axis=-1), np.concatenate(matrices)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,10 @@ def kind_of(module: torch.nn.Module) -> Kind:
 class ModuleRecorder(Recorder):
     """Follows tensors through the calls of modules, too."""
 
+    def __init__(self, module: torch.nn.Module):
+        super().__init__(module)
+        self._potentials: dict[int, Any] = {}  # that neurons of SpikingJelly keep, by id of the module
+
     @contextmanager
     def calls(self) -> Iterator[None]:
         """While modules are called through this recorder."""
@@ -142,7 +147,11 @@ class ModuleRecorder(Recorder):
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
             self._inside += 1
             try:
+                if kind is Kind.NEURON and hasattr(module, "v"):
+                    self._check_potential(module)
                 made = plain(module, *args, **kwargs)
+                if kind is Kind.NEURON and hasattr(module, "v"):
+                    self._potentials[id(module)] = module.v
                 self._record_call(kind, module, (*args, *kwargs.values()), made)
             finally:
                 self._inside -= 1
@@ -154,6 +163,16 @@ class ModuleRecorder(Recorder):
                 yield
             finally:
                 torch.nn.Module.__call__ = plain
+
+    def _check_potential(self, module: Any) -> None:
+        """Of neurons of SpikingJelly, which keep it: that it is the one they begin with, or that their last call left;
+        spikes alone would rarely tell."""
+        if id(module) in self._potentials:
+            same = self._potentials[id(module)] is module.v
+        else:
+            same = bool((torch.as_tensor(module.v) == (module.v_reset or 0.0)).all())
+        if not same:
+            raise refusal(f"{self._where(module)} has a potential that is set from outside; leave that out")
 
     @contextmanager
     def _scripts(self) -> Iterator[None]:
@@ -280,8 +299,13 @@ class ModuleRecorder(Recorder):
                 args, reading = self._record_lower_layers(name, module, reading, layers, args)
             self.seen.layers[name] = NeuronCalls(name=name, module=module, reading=reading)
         calls = self.seen.layers[name]
-        for state in tensors_in(args[1:]):
+        handed = list(tensors_in(args[1:]))
+        if not (calls.outputs or calls.reading.of_cells) and any(self._begins_elsewhere(module, args[0], handed)):
+            raise refusal(f"{where} begins with a state that is not the one it begins with by itself; leave that out")
+        for state in handed:
             origin = self.origin(state)
+            if origin is None and calls.outputs:
+                raise refusal(f"{where} gets a state that it did not return; hand on the state that it returned")
             if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
                 by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
                 raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
@@ -306,6 +330,12 @@ class ModuleRecorder(Recorder):
             self.mark(part, LayerOutput(layer=name, call=number, spikes=of_cells))
         sends = LayerOutput(layer=name, call=number, spikes=reading.spiking, in_time=reading.in_time)
         self.mark(made if isinstance(made, list) else parts[0], sends)
+
+    def _begins_elsewhere(self, module: Any, given: torch.Tensor, handed: list[torch.Tensor]) -> Iterator[bool]:
+        """Of states that are handed to the first call of neurons, whether they are others than the module's own."""
+        own = list(tensors_in(module.state_fallback(given))) if handed and hasattr(module, "state_fallback") else []
+        for state, begins in zip_longest(handed, own[: len(handed)], fillvalue=torch.zeros(1)):
+            yield not bool((state == begins).all())
 
     def _record_lower_layers(
         self, name: str, module: Any, reading: Reading, layers: int, args: Any

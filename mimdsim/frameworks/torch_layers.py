@@ -159,7 +159,10 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     if not sources:
         raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
     names = [" + ".join(aged(layer or INPUT, lag) for layer, lag in source.terms) for source in sources]
-    rows = [(source.product.weight, source.first) for source in sources]
+    apart = reading.written.own if reading.written else None
+    products = [*dict.fromkeys(feed.product for feed in every), *([apart] if apart and not own else [])]
+    rows = [(feed.product.weight, feed.first) for feed in every]
+    rows += [(apart.weight, 0)] if apart and not own else []
     if len(set(rows)) < len(rows):
         raise refusal(
             f"layer '{name}' multiplies several sources by the same weights; give each weights of its own, or add up "
@@ -174,13 +177,15 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         and not own[0].product.delays
     ):
         raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
+    biases = [product.bias for product in products if product.bias]
+    if twice := _twice(biases):  # whose gradient would be that of one of them
+        raise refusal(f"layer '{name}' adds or subtracts the bias {twice} several times; nearest: a bias for each")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
     of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
     own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
     if any(source.product.norm for source in sources) and (own_bias or any(feed.product.bias for feed in own)):
         raise refusal(f"layer '{name}' adds a bias to what batch norm makes; nearest: synapses onto itself without one")
     biases += [prefix + own_bias] if own_bias else []
-    apart = reading.written.own if reading.written else None
     product = apart or (own[0].product if own else None)
     return TorchLayer(
         calls=calls,

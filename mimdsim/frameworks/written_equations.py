@@ -267,14 +267,13 @@ class LayerTimes:
                 if isinstance(one, Made) and one not in self.constant:
                     place = classes.places[one]
                     waiting.append((place.kind, other, t + times[place.kind] - place.age - times[kind]))
-        return found, {
-            kind: begin
-            for kind, begin in begins.items()
-            if not torch.allclose(
-                self._before(classes, classes.latest[kind], {**begins, kind: begin and torch.nan}),
-                torch.tensor(begin).double(),
-            )
-        }
+        kept = dict(begins)
+        # one after another: of two that are made of each other one has to stay, the one that has a name and is a state
+        for kind in sorted(begins, key=lambda kind: bool(classes.latest[kind].name)):
+            again = self._before(classes, classes.latest[kind], {**kept, kind: begins[kind] and torch.nan})
+            if torch.allclose(again, torch.tensor(begins[kind]).double()):
+                del kept[kind]
+        return found, kept
 
     def _before(self, classes: Classes, made: Made, begins: dict[int, float], within: tuple[Made, ...] = ()) -> Any:
         """What an operation makes of what states begin with, and without currents; that of itself may be no number."""

@@ -544,3 +544,87 @@ def test_a_network_is_checked_and_placed_as_one_of_a_file() -> None:
     workload = frameworks.from_torch(loop(), SPIKES)
     assert mimdsim.check(workload, "tiny", strict=True).passed
     assert mimdsim.place(workload, "tiny", candidates=4).best.figures.cycles > 0
+
+
+class Again(nn.Module):  # type: ignore[misc, name-defined]
+    """A second layer that reads the first and itself by `how`(module, first, itself), of weights and a bias of 0."""
+
+    def __init__(self, how: Any) -> None:
+        super().__init__()
+        self.first, self.last, self.how = nn.Linear(zoo.INPUTS, zoo.CLASSES), nn.Linear(zoo.CLASSES, zoo.CLASSES), how
+        self.own, self.lif1, self.lif2 = copy.deepcopy(self.last.weight), snn.Leaky(beta=0.9), snn.Leaky(beta=0.8)
+        nn.init.zeros_(self.last.bias)
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        spikes = torch.zeros(x.shape[1], zoo.CLASSES)
+        for step in x:
+            first, one = self.lif1(self.first(step), one)
+            spikes, two = self.lif2(self.how(self, first, spikes), two)
+            out.append(spikes)
+        return torch.stack(out)
+
+
+def of_own(module: Any, spikes: Any) -> Any:
+    return nn.functional.linear(spikes, module.own, module.last.bias)
+
+
+def test_weights_and_biases_that_a_layer_uses_twice_are_refused() -> None:
+    """Whose currents may be those of weights of their own, of which gradients are not."""
+    said = refusal(Again(lambda module, first, own: module.last(first) + own @ module.last.weight.T), SPIKES)
+    assert "layer 'lif2' multiplies several sources by the same weights" in said
+    for how in (
+        lambda module, first, own: module.last(first) + of_own(module, own),
+        lambda module, first, own: module.last(first) - of_own(module, own),
+    ):
+        assert "adds or subtracts the bias 'last.bias' several times" in refusal(Again(how), SPIKES)
+
+
+class Started(nn.Module):  # type: ignore[misc, name-defined]
+    """Neurons whose state is set `at` a timestep, to what makes no other spikes: there are none."""
+
+    def __init__(self, cells: Any, at: int, begin: float = 0.1) -> None:
+        super().__init__()
+        self.fc, self.cells, self.at, self.begin = nn.Linear(zoo.INPUTS, zoo.CLASSES), cells, at, begin
+        self.fc.weight.data.mul_(0.01)
+
+    def forward(self, x: Any) -> Any:
+        state, out = None, []
+        for t, step in enumerate(x):
+            current = self.fc(step)
+            if t == self.at:
+                value = torch.full_like(current, self.begin)
+                if hasattr(self.cells, "v"):
+                    self.cells.v = value
+                else:
+                    state = self.cells.initial_state(current)._replace(v=value) if norse_cells(self.cells) else value
+            state = torch.zeros_like(current) if state is None and isinstance(self.cells, snn.Leaky) else state
+            made = self.cells(current) if hasattr(self.cells, "v") else self.cells(current, state)
+            spikes, state = made if isinstance(made, tuple) else (made, None)
+            out.append(spikes)
+        return torch.stack(out)
+
+
+def norse_cells(cells: Any) -> bool:
+    return type(cells).__module__.startswith("norse")
+
+
+CELLS = {
+    "snntorch": lambda: snn.Leaky(beta=0.9),
+    "spikingjelly": lambda: zoo.neuron.LIFNode(detach_reset=True),
+    "norse": zoo.norse.LIFCell,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*sends no spikes on the example")
+@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("of", CELLS)
+def test_states_that_are_set_from_outside_are_refused(of: str, at: int) -> None:
+    torch.manual_seed(0)
+    said = refusal(Started(CELLS[of](), at), SPIKES)
+    known = (
+        "has a potential that is set" if of == "spikingjelly" else "begins with a state" if at == 0 else "not return"
+    )
+    assert known in said
+    if at == 0:
+        assert frameworks.from_torch(Started(CELLS[of](), at, 0.0), SPIKES).network.layers == ("output",)

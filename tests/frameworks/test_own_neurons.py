@@ -113,6 +113,37 @@ def test_written_neurons_learn_as_pytorch_says(name: str) -> None:
         assert off(outcome.gradients[layer], wanted) < LEAST, layer
 
 
+def test_thresholds_that_begin_where_they_decay_to_are_read() -> None:
+    """What they begin with is made of what a number in their sum is, and the other way round."""
+
+    class Adaptive(Loop):
+        def forward(self, x: Any) -> Any:
+            v = torch.zeros(x.shape[1], zoo.HIDDEN, dtype=x.dtype)
+            threshold, y, out = torch.ones_like(v), 0.0, []
+            for step in x:
+                v = 0.8 * v + self.fc1(step)
+                spikes = spike(v - threshold)
+                threshold = 0.9 * threshold + 0.1 + 0.4 * spikes
+                v = v - threshold * spikes
+                y = 0.8 * y + self.fc2(spikes)
+                out.append(y)
+            return torch.stack(out)
+
+    module, spikes, labels = zoo.example(zoo.TorchNetwork(make=Adaptive, judge=None, scale=3.0))
+    workload = frameworks.from_torch(module, spikes)
+    network = network_of(workload)
+    from test_from_torch import given_to, off
+
+    given = given_to(network, given_weights(workload, network), spikes.numpy(), labels.numpy())
+    outcome = interpreted(network, given)
+    double = copy.deepcopy(module).double()
+    functions.cross_entropy(double(spikes.double()).sum(0), labels).backward()
+    for layer, weight in (("hidden0", double.fc1.weight), ("output", double.fc2.weight)):
+        wanted = weight.grad.numpy().T
+        assert np.abs(wanted).max() > 0
+        assert off(outcome.gradients[layer], wanted) < LEAST, layer
+
+
 ENDS = {
     "sum": torch.stack,
     "sum, as a list": list,

@@ -194,6 +194,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
         lambda: changed(padded(0, 0))
     ),
     "(Dcls1d) reads what has 2 more timesteps at its end than layers before it": lambda: changed(padded(4, 2)),
+    "layer 'hidden0': network.delays: spikes would be 20 timesteps old, of 14: at most 14 ages": lambda: changed(
+        lambda _: None, ages=21
+    ),
     "(Dcls1d) has a mask of its positions": lambda: changed(
         lambda module: nn.utils.prune.random_unstructured(module.convs[0], "P", 0.5)
     ),
