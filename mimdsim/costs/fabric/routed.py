@@ -39,8 +39,10 @@ MOST_PAIRS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Path:
-    """What the slowest path of a phase takes: cycles of its parts, hops, and the ends. Parts of 0 are not waited for: those
-    that are less than the longest, where all take place at once."""
+    """What the slowest path of a phase takes: cycles of its parts, hops, and the ends.
+
+    Parts of 0 are not waited for: those that are less than the longest, where all take place at once.
+    """
 
     sender: int
     reader: int
