@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from mimdsim.costs.memory_behind_tiles import transfers_of
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline.identity import descriptions_digest
-from mimdsim.profile import TiledProfile
+from mimdsim.profile import TiledProfile, load_profile
 from mimdsim.program import Codelet, Program, Repeat, Superstep, TileMapping, Variable, VertexTable, WorkerBundles
 from mimdsim.program.codelet import fields_of
 from mimdsim.report.headline import _bottleneck
+from mimdsim.report.trace import write_trace
 from mimdsim.timing import explain, time_program
 from mimdsim.workload import MappingOptions, filled_activity, load_workload
 
@@ -272,3 +274,24 @@ def test_published_bandwidths(name: str, gigabytes: float) -> None:
     assert on.memory is not None
     rate = (on.memory.channels or 0) * on.memory.bytes_per_cycle * on.chip.clock_hz
     assert rate == pytest.approx(gigabytes * 1e9, rel=0.001)
+
+
+def test_a_run_tells_what_is_not_hidden(tmp_path: Path) -> None:
+    short = {"data.timesteps": 6, "training.batch": 8, "training.max_training_steps": 1, "training.evaluate": "never"}
+    behind = {"mapping.behind_tiles": EVERYTHING, "memory.bytes_per_cycle": 0.05}
+    run, plain = (
+        mimdsim.run("digits", "wormhole", changes=short | more, gpus=(), report=tmp_path / f"{len(more)}")
+        for more in (behind, {})
+    )
+    tiled, today = run.profile.tiled, plain.profile.tiled
+    assert tiled is not None
+    assert today is not None
+    assert tiled.cycles - tiled.memory_cycles == today.cycles
+    assert run.profile.training == plain.profile.training
+    assert np.asarray(run.critical_path()["cycles"]).sum() == tiled.cycles
+    said = write_trace(tmp_path / "trace.json", run.profile, run.detail)
+    assert said
+    assert load_profile(tmp_path / "2" / "profile.json").tiled == tiled
+    told = "transfers of the memory behind the tiles that compute does not hide"
+    pages = [(tmp_path / folder / "report.html").read_text(encoding="utf-8") for folder in ("2", "0")]
+    assert [told in page for page in pages] == [True, False]
