@@ -13,11 +13,13 @@ from mimdsim.base.files import write_atomically
 from mimdsim.base.out_of_memory import keep_freed_memory
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.memory_report import check_fits, refuse_hopeless
+from mimdsim.compiler.passes.behind_tiles import variables_behind
 from mimdsim.compiler.passes.elimination import drop_dead_code, stash_in_place
 from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
 from mimdsim.compiler.passes.merge import merge_levels, merge_supersteps
 from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.compiler.place.placement import place, place_arrays
+from mimdsim.costs.memory_behind_tiles import refuse_behind_tiles
 from mimdsim.graph import Graph, SpikingNetwork, inference_graph, training_graph
 from mimdsim.graph.names import LOSS
 from mimdsim.machine import MimdMachine, Reads
@@ -142,4 +144,7 @@ def merged_program(
         program = watch("drop dead code", drop_dead_code, program)
     merge = merge_levels if "merge" in options.rules else merge_supersteps
     program = watch("merge supersteps", merge, program)
-    return placement, replace(program, strip_columns=options.strip_columns)
+    behind = variables_behind(program, options.behind_tiles)
+    program = replace(program, strip_columns=options.strip_columns, behind_tiles=behind)
+    refuse_behind_tiles(program, machine)
+    return placement, program

@@ -5,20 +5,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from itertools import combinations
+from typing import Any, get_args
 
 from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
+from mimdsim.base.schema import toml_value
 from mimdsim.base.units import show_bytes
-from mimdsim.compiler.passes.liveness import Memory
+from mimdsim.compiler.passes.behind_tiles import variables_behind
+from mimdsim.compiler.passes.liveness import Memory, memory_of
+from mimdsim.costs.memory_behind_tiles import refuse_behind_tiles, transfers_of, whole_transfer_cycles
 from mimdsim.graph import Layer, Sgd, SpikingNetwork
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Liveness, MemoryProfile
 from mimdsim.program import Program
-from mimdsim.workload.description.mapping import MappingOptions
+from mimdsim.workload.description.mapping import Behind, MappingOptions
 
 # peak bytes of the fullest tile when a changed network is compiled with changed options
 PeakOf = Callable[[SpikingNetwork, MappingOptions], int]
@@ -48,11 +52,16 @@ def refuse_hopeless(
             f"does not fit {machine.name}: {weights:,} weights are {show_bytes(weights * options.value_bytes)}, "
             f"{beyond}: lower network.hidden, or raise links.chips"
         )
+    behind, advice = machine.memory, ""
+    if behind is not None and "stash" in options.behind_tiles:
+        available += behind.capacity_bytes * machine.links.chips
+    elif behind is not None:
+        advice = ', or keep them behind the tiles (mapping.behind_tiles = ["stash"])'
     if states * options.value_bytes > HOPELESS_STATES * available:
         raise DoesNotFit(
             f"does not fit {machine.name}: {states:,} neuron states ({kept:,} timesteps kept for the backward pass, "
             f"batch {network.batch:,}) are {show_bytes(states * options.value_bytes)}, {beyond}: lower training.batch "
-            'or data.timesteps, or keep fewer (mapping.stash = "every:K")'
+            f'or data.timesteps, or keep fewer (mapping.stash = "every:K"){advice}'
         )
 
 
@@ -90,9 +99,39 @@ def check_fits(
         left = needed - saved - available
         verdict = "then it fits" if left <= 0 else f"still {show_bytes(left)} over"
         lines.append(f"  - {advice}: saves {saved:,} bytes ({show_bytes(saved)}), {verdict}")
+    if machine.memory is not None:
+        lines += _behind_tiles_advice(program, machine, options)
     if network.spikes == "sparse":
         lines.append("  or another mapping of the same: mimdsim place looks for one that fits")
     raise DoesNotFit("\n".join(lines))
+
+
+def _behind_tiles_advice(program: Program, machine: MimdMachine, options: MappingOptions) -> Iterator[str]:
+    """What makes the program fit from behind the tiles, one kind of variables or as few as it takes, and what each
+    moves."""
+    others = [kind for kind in get_args(Behind) if kind not in options.behind_tiles]
+    over = 0
+    for count in range(1, len(others) + 1):
+        found = False
+        for added in combinations(others, count):
+            chosen = (*options.behind_tiles, *added)
+            changed = replace(program, behind_tiles=variables_behind(program, chosen))
+            try:
+                refuse_behind_tiles(changed, machine)
+            except MimdsimError:
+                continue
+            over = memory_of(changed, machine).peak_bytes - machine.tile.sram_bytes
+            if over <= 0:
+                found = True
+                moved, cycles = transfers_of(changed).bytes_moved(changed), whole_transfer_cycles(changed, machine)
+                yield (
+                    f"  or mapping.behind_tiles = {toml_value(chosen)} would fit: streams {moved:,} bytes "
+                    f"({show_bytes(moved)}) in all, {cycles:,} cycles where compute hides none of them"
+                )
+        if found:
+            return
+    if over > 0:
+        yield f"  mapping.behind_tiles = {toml_value(get_args(Behind))} would still be {show_bytes(over)} over"
 
 
 def fits_executable(memory: Memory, machine: MimdMachine) -> bool:

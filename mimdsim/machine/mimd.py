@@ -203,6 +203,7 @@ SINCE = {
     "sync": ("model",),
     "energy": ("hop_joules_per_byte",),
 }  # keys, all with defaults, that 0.1.0 did not have
+SECTIONS_SINCE = ("memory",)  # that 0.1.0 did not have
 
 
 class Sync(SourcedSection):
@@ -257,6 +258,30 @@ class Links(SourcedSection):
     hop_seconds: float = Field(ge=0)
 
 
+class TiledMemory(SourcedSection):
+    """A second level of memory behind the tiles of a chip, for what `mapping.behind_tiles` names: DRAM, or SRAM that
+    clusters share.
+
+    capacity_bytes: of a chip. All `channels` of a chip together carry what its tiles load and store, each an even
+    share; or `tiles_per_channel` tiles, numbered one after the other, share one channel. A channel carries
+    bytes_per_cycle, loads and stores together, and the transfers of a superstep begin latency_cycles late.
+    joules_per_byte: of a byte that is loaded or stored, all told; only, and always, with [energy].
+    """
+
+    capacity_bytes: int = Field(gt=0, description="memory limit of what is behind the tiles")
+    channels: int | None = Field(gt=0, default=None, description="exchange behind the tiles")
+    tiles_per_channel: int | None = Field(gt=0, default=None, description="exchange behind the tiles")
+    bytes_per_cycle: float = Field(gt=0, description="exchange behind the tiles")
+    latency_cycles: int = Field(ge=0, description="exchange behind the tiles")
+    joules_per_byte: float | None = Field(ge=0, default=None, description="energy of a training step")
+
+    @model_validator(mode="after")
+    def _shared_one_way(self) -> TiledMemory:
+        if (self.channels is None) == (self.tiles_per_channel is None):
+            raise ValueError("give either channels, which all tiles of a chip share evenly, or tiles_per_channel")
+        return self
+
+
 @dataclass(frozen=True, kw_only=True)
 class Correlation:
     """Of numbers that measurements tell together better than one by one: their names, as of `machine/calibrated.py`,
@@ -284,6 +309,7 @@ class MimdMachine(NotedMachine):
     costs: CodeletCosts | None = Field(default=None, description="compute")
     area: Area | None = Field(default=None, description="area")
     power: Power | None = Field(default=None, description="static power, energy, full load")
+    memory: TiledMemory | None = None
     _correlation: Correlation | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -299,6 +325,12 @@ class MimdMachine(NotedMachine):
         places, most = self.exchange.ring_columns * self.exchange.ring_rows, max(16 * self.chip.tiles, 4096)
         if places > most:
             raise ValueError(f"[exchange]: rings of {places:,} routers; at most {most:,} for {self.chip.tiles:,} tiles")
+        return self
+
+    @model_validator(mode="after")
+    def _memory_has_joules(self) -> MimdMachine:
+        if self.energy is not None and self.memory is not None and self.memory.joules_per_byte is None:
+            raise ValueError("[memory] has no joules_per_byte, but there is [energy], which counts every byte")
         return self
 
     @property

@@ -56,6 +56,11 @@ OF_TILED = (
         'only exchange.model = "routed" has links between routers',
     ),
     _Readers(
+        ("memory.joules_per_byte",),
+        lambda machine: machine.energy is not None,
+        "energy is counted with [energy] alone",
+    ),
+    _Readers(
         ("sync.exchange_share", "sync.hop_cycles"),
         lambda machine: machine.sync.model != "dataflow" or machine.links.chips > 1,
         'tiles wait for their inputs alone: sync.model = "dataflow"',

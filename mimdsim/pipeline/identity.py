@@ -13,7 +13,7 @@ from mimdsim.base.identity import Input, by_file, changed_files, digest_of, file
 from mimdsim.base.search_path import own_folder
 from mimdsim.execution import UNKNOWN_CODE, TrainingLog
 from mimdsim.machine import GpuMachine, MimdMachine, description_files
-from mimdsim.machine.mimd import MODELS, SINCE
+from mimdsim.machine.mimd import MODELS, SECTIONS_SINCE, SINCE
 from mimdsim.profile import NamedFile
 from mimdsim.workload import Workload, find_workload, inputs_of
 
@@ -23,6 +23,7 @@ Machine = MimdMachine | GpuMachine
 # since 0.1.0: section, key, what all did without it
 KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("mapping", "strip_columns", 0),
+    ("mapping", "behind_tiles", []),
     ("training", "over_timesteps", "sum"),
     ("network", "sources", {}),
     ("training", "rate_factor", 1.0),
@@ -92,7 +93,12 @@ def descriptions_digest(workload: Workload, *machines: Machine) -> str:
             del described[section][key]
     resolved = [described, *(machine.model_dump(mode="json") for machine in machines)]
     for machine, table in zip(machines, resolved[1:], strict=True):
-        for section, keys in SINCE.items() if isinstance(machine, MimdMachine) else ():
+        if not isinstance(machine, MimdMachine):
+            continue
+        for section in SECTIONS_SINCE:
+            if table[section] is None:
+                del table[section]
+        for section, keys in SINCE.items():
             described_part = getattr(machine, section)
             for key in keys if described_part is not None else ():
                 if getattr(described_part, key) == type(described_part).model_fields[key].default:

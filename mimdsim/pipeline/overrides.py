@@ -11,7 +11,7 @@ from mimdsim.base.schema import parse_toml
 from mimdsim.machine import Given, GpuMachine, MimdMachine, given_machine, load_machine, tiled_machine
 
 WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
-MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power")
+MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "memory")
 
 
 def parse_value(text: str) -> Any:

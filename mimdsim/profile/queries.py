@@ -134,7 +134,7 @@ class RunQueries:
         found: list[list[int]] = []
         times = 0
         for number, span in enumerate(self.tiled.spans[: len(self.detail.supersteps)]):
-            if not found or span.exchange_cycles + span.sync_cycles > 0 or span.times != times:
+            if not found or span.synchronises or span.times != times:
                 found.append([])
             found[-1].append(number)
             times = span.times

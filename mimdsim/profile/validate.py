@@ -183,8 +183,9 @@ def _totals(tiled: TiledProfile, where: str) -> Iterator[Problem]:
         if total != by_tile:
             yield f"{where}.tile_columns.{name}", f"{by_tile} in sum", f"that of '{where}.spans', {total}"
     for index, span in enumerate(tiled.spans):
-        path = f"{where}.spans.{index}.link_cycles"
-        yield from _at_most(path, span.link_cycles, span.exchange_cycles, "its exchange_cycles")
+        for part in ("link_cycles", "memory_cycles"):
+            path = f"{where}.spans.{index}.{part}"
+            yield from _at_most(path, getattr(span, part), span.exchange_cycles, "its exchange_cycles")
     for index, doubt in enumerate(tiled.doubts):
         path = f"{where}.doubts.{index}.half_width_cycles"
         yield from _at_most(path, doubt.half_width_cycles, doubt.cycles, "its cycles")

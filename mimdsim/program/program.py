@@ -150,7 +150,8 @@ class Program:
     `tiles` is the number of tiles it was placed on, over all chips; tile numbers continue from chip to chip. `inputs`
     names what the host writes, `bounds` the least and largest whole number that some of these may hold, `streamed` the
     bytes that it sends for every run; everything else is on the tiles. `observables`: what a run may ask for by kind.
-    strip_columns: where on a chip's grid its tiles lie (`Chip.places`).
+    strip_columns: where on a chip's grid its tiles lie (`Chip.places`). behind_tiles: variables that lie in the memory
+    behind the tiles of their mapping, which load and store what supersteps take of them.
     """
 
     tiles: int
@@ -166,6 +167,7 @@ class Program:
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)  # input -> least and largest
     observables: Observables = field(default_factory=Observables)
     strip_columns: int = 0
+    behind_tiles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.chips < 1 or self.tiles % self.chips:

@@ -172,8 +172,10 @@ def _training(profile: RunProfile) -> list[Verdict]:
 
 
 def _bottleneck(tiled: TiledProfile) -> str:
-    parts = (*seconds_by_part(tiled, tiled.spans), tiled.host_exposed_seconds)
-    names = ("compute", "internal exchange", "sync", "exposed host exchange")
+    compute, exchange, *others = (*seconds_by_part(tiled, tiled.spans), tiled.host_exposed_seconds)
+    behind = tiled.seconds(tiled.memory_cycles)
+    parts = (compute, exchange - behind, *others, behind)
+    names = ("compute", "internal exchange", "sync", "exposed host exchange", "memory behind the tiles")
     total = tiled.seconds_per_training_step
     name, seconds = max(zip(names, parts, strict=True), key=lambda part: part[1])
     span = max(tiled.spans, key=lambda one: one.cycles)

@@ -35,15 +35,17 @@ def phases_table(tiled: TiledProfile) -> Table:
     streamed = time_cell(tiled, tiled.host_seconds).text
     headers = ("phase", *(f"{part} {unit}" for part in (*PARTS, "total")), "share", "supersteps run")
     without = () if tiled.host_seconds else (f"host {unit}",)
+    waited = time_cell(tiled, tiled.seconds(tiled.memory_cycles)).text
+    behind = f" Of exchange, {waited} {unit} are transfers of the memory behind the tiles that compute does not hide."
     return table(
         "phases",
         f"{'Milliseconds' if tiled.trains else 'Cycles'} per {tiled.run_name} by phase",
         headers,
         rows,
         f"Host exchange of one {'batch' if tiled.trains else 'run'} takes {streamed} {unit}; only the part that "
-        "compute does not hide is counted."
+        f"compute does not hide is counted.{behind if tiled.memory_cycles else ''}"
         if tiled.host_seconds
-        else "Inputs are on the tiles: nothing is streamed from the host.",
+        else f"Inputs are on the tiles: nothing is streamed from the host.{behind if tiled.memory_cycles else ''}",
         total=whole,
         without=without,
         title="Where the time goes",

@@ -61,7 +61,7 @@ def critical_path(tiled: TiledProfile, supersteps: int) -> Iterator[Placed]:
             exchange=exchange,
             compute=compute,
             end=end,
-            barrier=bool(unlike or span.exchange_cycles + span.sync_cycles),
+            barrier=unlike or span.synchronises,
         )
 
 

@@ -22,6 +22,7 @@ ALSO_TRIED = ("stash", "id_bytes", "spike_exchange", "state_gradient", "selectio
 LEFT = {
     "the values": ("mapping.value_bytes", "mapping.moment_bytes"),
     "the training": ("training.batch", "data.timesteps", "network.capacity", "data.input_capacity"),
+    "what is in the memory behind the tiles": ("mapping.behind_tiles",),
 }
 SHORT_IDS = 1 << 16  # what 2 bytes tell apart
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,10 +11,11 @@ import numpy as np
 from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.schema import sourced_numbers
-from mimdsim.costs.area_power import silicon_profile, tiled_energy
+from mimdsim.costs.area_power import energy_profile, silicon_profile, tiled_energy
 from mimdsim.costs.chip_links import host_exposed_seconds
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
+from mimdsim.costs.memory_behind_tiles import transfers_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Host
 from mimdsim.profile import Assumption, EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
@@ -26,7 +27,7 @@ from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.uncertainty import own_shares, uncertain_parts, with_correlation
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 
-SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs")
+SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs", "memory")
 
 
 def time_program(
@@ -124,6 +125,7 @@ def group_cycles(
             if moved is not None:
                 cycles = fabric_of(machine).tile_cycles(program, moved)
                 np.maximum.at(exchange[row], group[moved.tiles], cycles * stretch.times)
+            exchange[row] += path[row].memory  # whose channels all groups share
             row += 1
     np.maximum.at(compute[first], group, since_sync)
     waiting = sum(part.sync for part in path) + sum(span.cycles for span in loop_spans(program, machine))
@@ -175,6 +177,7 @@ def _superstep_spans(
             flops=load.flops,
             slowest_tile=load.slowest_tile,
             link_cycles=part.link,
+            memory_cycles=part.memory,
             exchange_tile=-1 if slow is None else slow.tile,
             exchange_tile_bytes=0 if slow is None else slow.wire_bytes,
             exchange_tile_control_cycles=0 if slow is None else slow.control_cycles,
@@ -206,7 +209,7 @@ def _energy(
     seconds: float,
 ) -> EnergyProfile | None:
     """Energy of one run; None if the machine has no energies."""
-    return tiled_energy(
+    found = tiled_energy(
         machine,
         silicon,
         seconds * program.chips,
@@ -219,6 +222,10 @@ def _energy(
             ("host link", "host_joules_per_byte", input_bytes(program)),
         ),
     )
+    if found is None or not program.behind_tiles:
+        return found
+    counted = ("memory behind the tiles", "joules_per_byte", transfers_of(program).bytes_moved(program))
+    return replace(found, parts=found.parts + energy_profile(machine.memory, (counted,)).parts)
 
 
 def _hop_bytes(program: Program, machine: MimdMachine) -> int:

@@ -2,6 +2,7 @@
 
 A superstep that moves bytes over links synchronises all chips, once; every turn of a repeat begins with a barrier. With
 sync.scope = "all" every superstep that exchanges does.
+What transfers of the memory behind the tiles take longer than a superstep's compute is waited for, as exchange.
 Between barriers chips run on their own, each with the syncs of its own exchanges. With sync.model = "dataflow" there
 are no barriers on a chip, and the path is the longest over tiles (`timing/dataflow.py`).
 """
@@ -20,6 +21,7 @@ from mimdsim.base.compressed_columns import wide
 from mimdsim.costs.chip_links import edge_bytes, link_phase_seconds
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.fabric.model import hops_apart, moving_tiles
+from mimdsim.costs.memory_behind_tiles import refuse_behind_tiles, transfer_cycles, transfers_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Chip, Links
 from mimdsim.profile import Span
@@ -32,12 +34,13 @@ from mimdsim.timing.worker_cycles import SuperstepLoad
 
 @dataclass(frozen=True, kw_only=True)
 class PathPart:
-    """What one superstep adds to the critical path, over all its executions; link is part of exchange."""
+    """What one superstep adds to the critical path, over all its executions; link and memory are parts of exchange."""
 
     compute: int
     exchange: int
     sync: int
     link: int
+    memory: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +67,7 @@ _LINK_SECONDS: PerObject[np.ndarray] = PerObject()
 def critical_path(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> tuple[PathPart, ...]:
     """One part per superstep, in program order; their sum is the time of the program on all chips."""
     waiting = exchange_waits(program, machine)
+    refuse_behind_tiles(program, machine)
     if machine.sync.model == "dataflow":
         all_times = [times for _, times, _ in program.supersteps()]
         spent, _ = longest_path(program, machine, loads, waiting.sync_of_all, waiting.link)
@@ -73,33 +77,62 @@ def critical_path(program: Program, machine: MimdMachine, loads: tuple[Superstep
                 spent.tolist(), waiting.link.tolist(), all_times, strict=True
             )
         )
+    memory = _memory_waits(program, machine, loads)
     first, found = 0, []
     for stretch in program.stretches():
         last = first + len(stretch.body)
         closing = np.flatnonzero(waiting.closes[first + 1 : last]) + first + 1
         for begin, end in pairwise([first, *closing.tolist(), last]):
             segment = slice(begin, end)
-            found.append(_slowest(loads[segment], waiting.exchange[segment], waiting.sync[segment], stretch.times))
+            exchange, sync, late = waiting.exchange[segment], waiting.sync[segment], memory[segment]
+            found.append(_slowest(loads[segment], exchange, sync, late, stretch.times))
         first = last
     times = np.array([times for _, times, _ in program.supersteps()], np.int64)
-    compute, exchange, sync = np.concatenate([np.zeros((3, 0), np.int64), *found], axis=1)
+    compute, exchange, sync, waited = np.concatenate([np.zeros((4, 0), np.int64), *found], axis=1)
     link = waiting.link * times
-    columns = compute, exchange + link, sync + waiting.sync_of_all * times, link
+    columns = compute, exchange + link + waited, sync + waiting.sync_of_all * times, link, waited
     return tuple(
-        PathPart(compute=one, exchange=two, sync=three, link=four)
-        for one, two, three, four in zip(*(column.tolist() for column in columns), strict=True)
+        PathPart(compute=one, exchange=two, sync=three, link=four, memory=five)
+        for one, two, three, four, five in zip(*(column.tolist() for column in columns), strict=True)
     )
 
 
-def _slowest(loads: Sequence[SuperstepLoad], exchange: np.ndarray, sync: np.ndarray, times: int) -> np.ndarray:
-    """int64[3, supersteps]: compute, exchange and sync on the slowest chip of every turn of a segment."""
+def _slowest(
+    loads: Sequence[SuperstepLoad],
+    exchange: np.ndarray,
+    sync: np.ndarray,
+    memory: Sequence[np.ndarray | None],
+    times: int,
+) -> np.ndarray:
+    """int64[4, supersteps]: compute, exchange, sync and waits for memory on the slowest chip of every turn of a
+    segment."""
     if exchange.shape[1] == 1:  # no other chip could be slower
-        return np.array([[load.cycles for load in loads], exchange[:, 0] * times, sync[:, 0] * times], np.int64)
+        waited = [0 if each is None else int(each.sum()) for each in memory]
+        return np.array([[load.cycles for load in loads], exchange[:, 0] * times, sync[:, 0] * times, waited], np.int64)
     compute = [load.cycles_by_execution for load in loads]
-    slowest = (sum(compute) + (exchange + sync).sum(axis=0)).argmax(axis=1)
+    waits = [each for each in memory if each is not None]
+    slowest = (sum(compute) + sum(waits) + (exchange + sync).sum(axis=0)).argmax(axis=1)
     turns = np.arange(times)
     own = [int(each[turns, slowest].sum()) for each in compute]
-    return np.array([own, exchange[:, slowest].sum(axis=1), sync[:, slowest].sum(axis=1)], np.int64)
+    waited = [0 if each is None else int(each[turns, slowest].sum()) for each in memory]
+    return np.array([own, exchange[:, slowest].sum(axis=1), sync[:, slowest].sum(axis=1), waited], np.int64)
+
+
+def _memory_waits(
+    program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad]
+) -> tuple[np.ndarray | None, ...]:
+    """int64[times, chips] by superstep: what transfers of the memory behind the tiles take longer than compute, which
+    hides them but for their latency; None: nothing is transferred."""
+    if not program.behind_tiles:
+        return (None,) * len(loads)
+    assert machine.memory is not None
+    moves = transfers_of(program).moved.reshape(len(loads), program.chips, -1).max(axis=2) > 0
+    late = np.where(moves, machine.memory.latency_cycles, 0)
+    rows = zip(loads, transfer_cycles(program, machine), late, moves, strict=True)
+    return tuple(
+        np.maximum(cycles - load.cycles_by_execution, 0) + latency if some.any() else None
+        for load, cycles, latency, some in rows
+    )
 
 
 def exchange_waits(program: Program, machine: MimdMachine) -> ExchangeWaits:

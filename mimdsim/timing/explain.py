@@ -176,7 +176,9 @@ def exchange_rows(
             parts = fabric.explain(program, exchange, tile, here)
         rows = [Row(**vars(part)).times(times) for part in parts if part.cycles]
     rows.append(Row(what="links between chips", how="bytes over links, by route", cycles=part.link))
-    rest = part.exchange - part.link - here * times
+    how = "what transfers take longer than compute, and their latency"
+    rows.append(Row(what="memory behind the tile, not hidden", how=how, cycles=part.memory))
+    rest = part.exchange - part.link - part.memory - here * times
     return _with_others(rows, rest, machine)
 
 

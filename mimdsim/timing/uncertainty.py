@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mimdsim.base.units import has_own_share, kind_of, uncertainty
+from mimdsim.base.units import has_own_share, kind_of, less_certain, uncertainty
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Doubt
@@ -21,7 +21,7 @@ LINK_KIND = "derived"
 SYNC_KIND = "derived"
 LOOP_KIND = "assumed"
 ARRANGING, ARRANGING_NUMBER = "arranging rows", "exchange.arrange_fragment_bundles"
-SECTIONS = ("exchange", "sync", "links")  # whose numbers set waits
+SECTIONS = ("exchange", "sync", "links", "memory")  # whose numbers set waits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,16 @@ class OwnShare:
 def _waits(path: Sequence[PathPart], loops: float) -> dict[str, float]:
     """Cycles in which no tile computes, by what they are spent on."""
     link = sum(part.link for part in path)
-    exchange = sum(part.exchange for part in path) - link
-    return {"exchange": exchange, "link": link, "sync": sum(part.sync for part in path), "loops": loops}
+    memory = sum(part.memory for part in path)
+    exchange = sum(part.exchange for part in path) - link - memory
+    sync = sum(part.sync for part in path)
+    return {"exchange": exchange, "link": link, "memory": memory, "sync": sync, "loops": loops}
+
+
+def _memory_kind(machine: MimdMachine) -> str:
+    """The least certain kind of source of what sets the cycles of transfers."""
+    sources = {} if machine.memory is None else machine.memory.sources
+    return less_certain(*(kind_of(sources.get(key, LINK_KIND)) for key in ("bytes_per_cycle", "latency_cycles")))
 
 
 def uncertain_parts(
@@ -62,6 +70,7 @@ def uncertain_parts(
     for name, kind, wait in (
         (f"exchange on the chip, {machine.exchange.model} model", fabric_of(machine).kind, "exchange"),
         ("exchange over links", LINK_KIND, "link"),
+        ("memory behind the tiles", _memory_kind(machine), "memory"),
         ("sync, a share of the exchange" if machine.sync.exchange_share else "sync", SYNC_KIND, "sync"),
         ("loop control", LOOP_KIND, "loops"),
     ):
@@ -91,6 +100,7 @@ def own_shares(program: Program, machine: MimdMachine, loads: Sequence[Superstep
     return tuple(
         _own_share(program, machine, loads, section, key, kind)
         for section in SECTIONS
+        if getattr(machine, section) is not None
         for key, source in getattr(machine, section).sources.items()
         if has_own_share(kind := kind_of(source))
     )

@@ -58,6 +58,7 @@ OTHER: dict[str, dict[str, Any]] = {  # another value than by default and than i
         "reduce_exponent": 0.3, "reduce_group": 2, "state_gradient": "per_batch", "id_bytes": 2, "value_bytes": 2,
         "spike_exchange": "dense", "selection_tiles": "last", "dense_neurons": "traced", "reduce_rule": "even",
         "strip_columns": 4, "stash": "every:4", "split": {"hidden0": {"batch": 2}}, "program": "best",
+        "behind_tiles": ["stash"],
     },
 }  # fmt: skip
 ELSEWHERE = {  # keys that are tried in other tests, or of which one value cannot be another's here

@@ -11,6 +11,7 @@ from networks import small_network
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
+from mimdsim.machine.mimd import TiledMemory
 from mimdsim.machine.numbers import described_values
 from mimdsim.pipeline import retime
 from mimdsim.profile.records import STATIC
@@ -40,24 +41,33 @@ NUMBERS = [
 ]
 
 
-@lru_cache(maxsize=1)
-def base() -> tuple[MimdMachine, Compiled, RecordedActivity]:
-    """Two chips, a mesh with hops: every number has something to do."""
+MEMORY: dict[str, Any] = {
+    "capacity_bytes": 1 << 30, "channels": 4, "bytes_per_cycle": 1.0, "latency_cycles": 9, "joules_per_byte": 1e-12,
+}  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def base(behind: bool = False) -> tuple[MimdMachine, Compiled, RecordedActivity]:
+    """Two chips, a mesh with hops: every number has something to do; behind: sequences lie behind the tiles."""
     changes = {
         "chip.tiles": 60, "chip.grid_columns": 6, "links.chips": 2, "sync.hop_cycles": 3, "exchange.hop_cycles": 3,
         "host.chips": 1,
     }  # fmt: skip
     machine = load_machine("bow", changes)
     assert isinstance(machine, MimdMachine)
+    if behind:
+        sources = dict.fromkeys(MEMORY, "assumed: for tests")
+        machine = machine.model_copy(update={"memory": TiledMemory(**MEMORY, sources=sources)})
     network = small_network((24, 16, 16, 4), timesteps=3, batch=4, capacities=(8, 8, 4))
     split = {layer.name: Split(batch=2, neurons=4, replicas=2, chips=2) for layer in network.layers}
-    made = compile_graph(training_graph(network), network, machine, MappingOptions(split=split))
+    options = MappingOptions(split=split, behind_tiles=("stash",) if behind else ())
+    made = compile_graph(training_graph(network), network, machine, options)
     return machine, made, filled_activity(network, 0.5)
 
 
 @cache
-def sums(key: str = "", value: float = 0) -> dict[str, Any]:
-    machine, made, activity = base()
+def sums(key: str = "", value: float = 0, behind: bool = False) -> dict[str, Any]:
+    machine, made, activity = base(behind)
     profile = retime(made, changed_machine(machine, {key: value}) if key else machine, activity)
     silicon, energy = profile.silicon, profile.energy
     assert silicon is not None
@@ -75,14 +85,15 @@ def sums(key: str = "", value: float = 0) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("key", [*NUMBERS, *(f"memory.{key}" for key in MEMORY)])
 def test_what_a_number_changes_is_what_it_enters(key: str) -> None:
-    machine = base()[0]
+    behind = key.startswith("memory.")
+    machine = base(behind)[0]
     section, name = key.split(".")
     value = getattr(getattr(machine, section), name)
     (enters,) = (row.enters for row in described_values(machine) if (row.section, row.key) == (section, name))
     other = OTHER.get(key) or 2 * value or 1
-    before, after = sums(), sums(key, other)
+    before, after = sums(behind=behind), sums(key, other, behind)
     changed = {each for each in before if before[each] != after[each]}
     unsaid = {each for each in changed if not any(word in enters for word in WORDS[each])}
     assert not unsaid, f"{key} changes {sorted(changed)}, but says that it enters {enters}"

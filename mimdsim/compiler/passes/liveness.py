@@ -2,7 +2,8 @@
 
 A variable lives from its first write to its last read. Inside a repeat it lives for the whole repeat when it is also
 used outside, indexed by timestep, or read before it is written. Exchange buffers live in their superstep; persistent
-variables, vertices and code always.
+variables, vertices and code always. Of a variable behind the tiles, two buffers of the largest piece that a superstep
+takes are on a tile, at most all of it, from the superstep before the first that takes some to that after the last.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.compressed_columns import compact
+from mimdsim.base.compressed_columns import compact, wide
 from mimdsim.base.phases import in_order
+from mimdsim.costs.memory_behind_tiles import transfers_of
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep, TileFormula
 from mimdsim.program.checks.bounds import require_homes
@@ -102,6 +104,7 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
     tiles = program.tiles
     vertices, code = _fixed_bytes(supersteps, tiles, machine)
     always = vertices + code
+    behind = frozenset(program.behind_tiles)
     begins: dict[int, list[str]] = defaultdict(list)
     ends: dict[int, list[str]] = defaultdict(list)
     held: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -113,9 +116,12 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
             tiles_of, size = variable.mapping.held_bytes(*key[1:])
             alike[key] = tiles_of, compact(size)
         held[name] = alike[key]
+        if name in behind:
+            tiles_of, size = held[name]
+            held[name] = tiles_of, compact(np.minimum(wide(size), 2 * transfers_of(program).pieces[name][tiles_of]))
         begins[first].append(name)
         ends[last].append(name)
-        if variable.persistent:
+        if variable.persistent and name not in behind:
             always[held[name][0]] += held[name][1]
     buffers = {
         index: (superstep.exchange.tiles, compact(superstep.exchange.column("bytes_received")))
@@ -215,7 +221,8 @@ def _spans(program: Program) -> dict[str, tuple[int, int]]:
         if name in from_host:
             first = 0
         if program.variables[name].persistent:
-            first, last = 0, last_position
+            is_behind = name in program.behind_tiles
+            first, last = (max(first - 1, 0), min(last + 1, last_position)) if is_behind else (0, last_position)
         spans[name] = first, last
     return spans
 

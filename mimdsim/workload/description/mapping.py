@@ -36,6 +36,9 @@ class Split(Section):
 Rule = Literal["merge", "dead_code", "coarse_flags", "lists_apart", "stash_in_place", "fused_adjoint"]
 
 
+Behind = Literal["stash", "optimiser", "weights"]
+
+
 class MappingOptions(Section):
     """Placement and number formats on a tiled machine; defaults are those of the published system (github.com/
     jrfinkbeiner/graphcore_snn, commit 0d81a25).
@@ -54,6 +57,8 @@ class MappingOptions(Section):
     training step, or "best" for all of them (docs/mapping.md). `tiles`: as if the chip had only so many.
     `strip_columns`: where distance counts, tiles that follow each other lie in strips of so many columns of the chip,
     down one and up the next, so that layers are blocks; 0: in whole rows.
+    `behind_tiles`: what lies in the memory behind the tiles (`[memory]` of a machine) and is streamed: the sequences of
+    spikes and states that are kept for the backward pass, what the optimiser keeps, the weights.
     """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
@@ -74,6 +79,7 @@ class MappingOptions(Section):
     dense_neurons: Literal["calls", "fused", "traced"] = "calls"
     reduce_rule: Literal["work", "even"] = "work"
     stash: str = "everything"
+    behind_tiles: tuple[Behind, ...] = ()
     split: dict[str, Split] = Field(default_factory=dict)  # by layer
     program: Literal["published", "best"] | tuple[Rule, ...] = "published"
 

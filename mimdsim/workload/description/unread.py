@@ -106,6 +106,16 @@ READERS = (
         "training.initial_activity is 0",
     ),
     _Readers(
+        ("mapping.behind_tiles",),
+        "training.optimiser",
+        lambda workload: (
+            workload.mapping.behind_tiles != ("optimiser",)
+            or workload.training.optimiser != "sgd"
+            or bool(workload.training.momentum)
+        ),
+        'training.optimiser = "sgd" without momentum keeps nothing',
+    ),
+    _Readers(
         ("training.recurrent_scale",),
         "network.recurrence",
         lambda workload: bool(workload.network.imported) or _any_but("none", workload.network.recurrence),
