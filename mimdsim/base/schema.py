@@ -109,12 +109,20 @@ class SourcedSection(Section):
 
 
 def sourced_numbers(described: object, sections: Iterable[str]) -> Iterator[tuple[str, str, Any, str, str]]:
-    """(section, field, value, kind of source, source) of all that sections of a description name a source for."""
+    """(section, field, value, kind of source, source) of all that sections of a description name a source for; fields
+    of a section within another as 'core.load_cycles'."""
     for name in sections:
-        section = getattr(described, name)
-        for field, text in section.sources.items() if section is not None else ():
-            kind, _, source = text.partition(":")
-            yield name, field, getattr(section, field), kind, source.strip()
+        if (section := getattr(described, name)) is not None:
+            yield from _sourced_fields(name, "", section)
+
+
+def _sourced_fields(name: str, before: str, section: SourcedSection) -> Iterator[tuple[str, str, Any, str, str]]:
+    for field, text in section.sources.items():
+        kind, _, source = text.partition(":")
+        yield name, f"{before}{field}", getattr(section, field), kind, source.strip()
+    for field in type(section).model_fields:
+        if isinstance(within := getattr(section, field), SourcedSection):
+            yield from _sourced_fields(name, f"{before}{field}.", within)
 
 
 class _Taken(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 from codelet_families import CODELETS
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import uncertainty
 from mimdsim.codelets.formats import HALF, in_format
 from mimdsim.codelets.training import SGD
@@ -124,6 +125,13 @@ def test_an_update_of_weights_on_a_cortex_m4_by_hand() -> None:
     """Of a weight: two loads and a store of 2, a multiply and an add of 1, a step of the address and a loop of 4."""
     on, described = core_of("spinnaker2")
     assert cycles_of(on_core(SGD, on, described.tile.vector_bytes), 100) == 30 + 100 * (2 * 2 + 2 + 1 + 1 + 1 + 4)
+
+
+def test_the_numbers_of_a_core_are_assumptions_of_a_run() -> None:
+    _, machine = core_of("wse2")
+    said = {f"{section}.{field}": value for section, field, value, *_ in sourced_numbers(machine, ("costs",))}
+    assert said["costs.core.divide_cycles"] == 30
+    assert said["costs.core.vectors.load_cycles"] == 0
 
 
 def test_fused_wide_and_stalling_cores() -> None:
