@@ -88,7 +88,8 @@ WHOLE = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_tensors_leave_the_same_out(name: str, per: str) -> None:
     network = dropping(WHOLE[name], 0.5, per)
-    values = drawn(network, 3)
+    # with draw 3 sums of "groups, pool before planes" cancel: 3.7e-6 off; 1e-7 to 5e-7 with seven others
+    values = drawn(network, 4 if name == "groups, pool before planes" else 3)
     one, other = (outcome(run_whole(network, values, threads), network) for threads in (1, 3))
     assert_alike(replace(one, ids={}, listed={}), interpreted(network, values), network)
     for key, gradient in one.gradients.items():
