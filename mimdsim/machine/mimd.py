@@ -200,7 +200,9 @@ ROUTED = (  # keys of [exchange] that only "routed" reads
 )  # fmt: skip
 SINCE = {
     "exchange": ROUTED,
+    "tile": ("sram_port_bytes_per_cycle",),
     "sync": ("model",),
+    "costs": ("core",),
     "energy": ("hop_joules_per_byte",),
 }  # keys, all with defaults, that 0.1.0 did not have
 SECTIONS_SINCE = ("memory",)  # that 0.1.0 did not have
