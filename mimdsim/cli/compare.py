@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mimdsim.base.console import PATH
-from mimdsim.cli.options import FOLDER, MAPPING, SET, WORKLOAD
+from mimdsim.cli.options import BEST_MAPPING, CANDIDATES, FOLDER, MAPPING, SET, WORKLOAD
 from mimdsim.cli.run import named_changes, report_folder, run_and_show
 
 
@@ -17,14 +17,8 @@ from mimdsim.cli.run import named_changes, report_folder, run_and_show
 @click.argument("machines", nargs=-1)
 @click.option("--out", type=PATH, help=FOLDER.format("compared"))
 @MAPPING
-@click.option("--best-mapping", is_flag=True, help="Time every tiled machine at the best mapping that a search finds.")
-@click.option(
-    "--candidates",
-    type=click.IntRange(min=1),
-    default=120,
-    show_default=True,
-    help="Mappings that each such search evaluates.",
-)
+@BEST_MAPPING
+@CANDIDATES
 @SET
 def compare_command(
     workload: str,

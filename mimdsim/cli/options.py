@@ -32,6 +32,16 @@ MAPPING = click.option(
     metavar="FILE",
     help="Take the mapping from this file (mimdsim place writes them).",
 )
+BEST_MAPPING = click.option(
+    "--best-mapping", is_flag=True, help="Time every point or machine at the best mapping that a search finds."
+)
+CANDIDATES = click.option(
+    "--candidates",
+    type=click.IntRange(min=1),
+    default=120,
+    show_default=True,
+    help="Mappings that each such search evaluates.",
+)
 PROCESSES = click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
 DASK = click.option(
     "--dask",

@@ -10,7 +10,7 @@ import click
 
 from mimdsim.base.console import FILE_TO_WRITE, say
 from mimdsim.base.errors import DescriptionError
-from mimdsim.cli.options import DASK, MACHINE, MAPPING, PROCESSES, STUDY_FOLDER, WORKLOAD
+from mimdsim.cli.options import BEST_MAPPING, CANDIDATES, DASK, MACHINE, MAPPING, PROCESSES, STUDY_FOLDER, WORKLOAD
 from mimdsim.cli.study import compute_points, say_written
 
 if TYPE_CHECKING:
@@ -44,14 +44,8 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1),
     help="Fill every list of spikes to this share of its capacity instead of training (1: saturated).",
 )
-@click.option("--best-mapping", is_flag=True, help="Time every point with the best mapping that a search finds.")
-@click.option(
-    "--candidates",
-    type=click.IntRange(min=1),
-    default=120,
-    show_default=True,
-    help="Mappings that each such search evaluates.",
-)
+@BEST_MAPPING
+@CANDIDATES
 @click.option("--save", type=FILE_TO_WRITE, metavar="FILE", help="Write the sweep as a study file too.")
 @MAPPING
 def sweep_command(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.base.compressed_columns import wide
 from mimdsim.numerics.columns.exchange_fragments import element_runs
 from mimdsim.program.exchange_traffic import ExchangeCounter, Pieces
 from mimdsim.program.mapping import BANDED, TileMapping, repeat_each
@@ -17,9 +18,9 @@ from mimdsim.program.program import Program
 from mimdsim.program.records import Exchange
 from mimdsim.program.vertex_boxes import boxes_on_tiles, runs_of_boxes
 
-MOST_READINGS = (
-    2_000_000  # (part, reader) pairs of a phase that are listed; beyond it, nearly every tile receives from all others
-)
+# (part, reader) pairs of a phase that are listed; beyond it, nearly every tile receives from all others
+MOST_READINGS = 2_000_000
+MOST_PAIRS = 4_000_000  # (sender, reader) of a phase that is not listed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,6 +45,25 @@ def messages_of(program: Program, exchange: Exchange) -> Messages | None:
         listed.shape = variable.shape[drop:]
         listed.count(variable, drop, delivery.tiles, delivery.boxes)
     return None if listed.room < 0 else _together(np.concatenate(listed.readings, axis=1))
+
+
+def all_messages(program: Program, exchange: Exchange) -> tuple[Messages, float]:
+    """The messages of a phase, and how many times as many there are as are listed: 1, or of a phase with too many, in
+    which nearly every tile receives from all others, what each sends to all that receive. Where these are too many
+    still, every so many-th sender stands for all."""
+    listed = messages_of(program, exchange)
+    if listed is not None:
+        return listed, 1.0
+    per_chip = program.tiles_per_chip
+    sent, received = exchange.column("bytes_sent"), exchange.column("bytes_received")
+    senders, readers = wide(exchange.tiles[sent > 0]), wide(exchange.tiles[received > 0])
+    stride = max(1, -(-len(senders) * min(len(readers), per_chip) // MOST_PAIRS))
+    sender, chip = senders[::stride], readers // per_chip
+    begin, end = (np.searchsorted(chip, sender // per_chip, side=side) for side in ("left", "right"))
+    which, number = repeat_each(end - begin)
+    first = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
+    reader, size_bytes = readers[begin[which] + number], sent[sent > 0][::stride]
+    return Messages(sender=sender, size_bytes=size_bytes, first=first, reader=reader), float(stride)
 
 
 class _Listing(ExchangeCounter):

@@ -19,7 +19,7 @@ from mimdsim.costs.fabric import fabric_of
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns.routes import latest_senders
 from mimdsim.program import Exchange, Program, Repeat, Superstep
-from mimdsim.program.messages import messages_of
+from mimdsim.program.messages import all_messages
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.worker_cycles import SuperstepLoad
 
@@ -45,14 +45,7 @@ def arrivals_of(program: Program, exchange: Exchange) -> Arrivals:
 
 
 def _arrivals(program: Program, exchange: Exchange) -> Arrivals:
-    messages = messages_of(program, exchange)
-    if messages is None:  # nearly all read from nearly all
-        sent, received = (exchange.tiles[exchange.column(f"bytes_{way}") > 0] for way in ("sent", "received"))
-        chip = received // program.tiles_per_chip
-        begin, end = (np.searchsorted(sent // program.tiles_per_chip, chip, side=side) for side in ("left", "right"))
-        first = np.concatenate([[0], np.cumsum(end - begin)])
-        at = np.arange(first[-1]) - np.repeat(first[:-1] - begin, end - begin)
-        return Arrivals(reader=received.astype(np.int64), first=first, sender=sent[at].astype(np.int64))
+    messages, _ = all_messages(program, exchange)
     pairs = np.unique(messages.reader * program.tiles + np.repeat(messages.sender, np.diff(messages.first)))
     reader, first = np.unique(pairs // program.tiles, return_index=True)
     return Arrivals(reader=reader, first=np.append(first, len(pairs)), sender=pairs % program.tiles)

@@ -12,14 +12,14 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import counted
-from mimdsim.costs.fabric import Part, fabric_of
+from mimdsim.costs.fabric import Row, fabric_of
 from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.profile import Span
 from mimdsim.program import Program, RecordedActivity, Superstep, TileFormula
 from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
-from mimdsim.timing.explanation import Context, Explanation, Row, Work, cycles_text
+from mimdsim.timing.explanation import Context, Explanation, Work, cycles_text
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.sram_port import machine_loads
 from mimdsim.timing.static_plan import SuperstepPlan, straight_line_plans
@@ -171,10 +171,10 @@ def exchange_rows(
         if machine.sync.model == "dataflow":
             own = fabric.tile_cycles(program, exchange)[exchange.tiles == tile]
             here, said = int(own.sum()), "until it has sent, and what it reads has arrived once all is sent"
-            parts = [Part(what="its part of the exchange", how=said, cycles=here)]
+            parts = [Row(what="its part of the exchange", how=said, cycles=here)]
         else:
             parts = fabric.explain(program, exchange, tile, here)
-        rows = [Row(**vars(part)).times(times) for part in parts if part.cycles]
+        rows = [part.times(times) for part in parts if part.cycles]
     rows.append(Row(what="links between chips", how="bytes over links, by route", cycles=part.link))
     how = "what transfers take longer than compute, and their latency"
     rows.append(Row(what="memory behind the tile, not hidden", how=how, cycles=part.memory))

@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mimdsim.base.units import counted
+from mimdsim.costs.fabric import Row
 
 WIDTH = 110
 MOST = 12  # contexts, or kinds of vertices, that the text lists
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """Cycles with one cause: the cause, how the number is computed, and remarks."""
-
-    what: str
-    how: str
-    cycles: float
-    note: str = ""
-
-    def times(self, executions: int) -> Row:
-        """The row for `executions` equal executions."""
-        if executions == 1:
-            return self
-        each = f"({self.how})" if " + " in self.how else self.how
-        return replace(self, how=f"{each} x {executions:,} executions", cycles=self.cycles * executions)
 
 
 @dataclass(frozen=True, kw_only=True)

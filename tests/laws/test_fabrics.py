@@ -312,8 +312,8 @@ def test_more_readings_than_are_listed_stand_for_all(monkeypatch: pytest.MonkeyP
     machine = routed(chip_tiles=64, chip_grid_columns=8)
     program = simulate(load_workload("nmnist-2-random", SMALL), machine).compiled.program
     exact = fabric_of(machine).cycles(program)
-    monkeypatch.setattr("mimdsim.costs.fabric.routed.messages_of", lambda *_: None)
-    monkeypatch.setattr("mimdsim.costs.fabric.routed.MOST_PAIRS", 500)
+    monkeypatch.setattr("mimdsim.program.messages.messages_of", lambda *_: None)
+    monkeypatch.setattr("mimdsim.program.messages.MOST_PAIRS", 500)
     again = fabric_of(routed(chip_tiles=64, chip_grid_columns=8, exchange_link_bytes_per_cycle=4.000001))
     assert 0.7 < again.cycles(program).sum() / exact.sum() < 2.5
 

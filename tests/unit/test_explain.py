@@ -17,6 +17,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.checking.program import shrunk
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.compiler import measure_memory
+from mimdsim.costs.fabric import Row
 from mimdsim.execution import Executor
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, memory_profile
@@ -24,7 +25,6 @@ from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.printer import listing
 from mimdsim.timing import explain, program_loads, time_program
-from mimdsim.timing.explanation import Row
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.validation.products import matrix_vector_program
 from mimdsim.validation.stencil.blur import make_program

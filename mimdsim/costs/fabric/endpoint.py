@@ -25,7 +25,7 @@ import numpy as np
 from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import wide
 from mimdsim.base.units import counted
-from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Part, exchanges_of, hops_apart, moving_tiles
+from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Row, exchanges_of, hops_apart, moving_tiles
 from mimdsim.costs.fabric.schedule import scheduled_cycles
 from mimdsim.machine.mimd import Fabric
 from mimdsim.numerics.columns.grouping import number_alike
@@ -103,7 +103,7 @@ class Endpoint(FabricModel):
             found[number] = BusiestTile(tile=tile, wire_bytes=wire, control_cycles=instructions)
         return found
 
-    def explain(self, program: Program, exchange: Exchange, tile: int, phase: int) -> list[Part]:
+    def explain(self, program: Program, exchange: Exchange, tile: int, phase: int) -> list[Row]:
         fabric, own = self.fabric, self._own_part(program, exchange, tile)
         way = int(self._hop_latency(program, self._phases(program, [exchange]))[0, tile // program.tiles_per_chip])
         waiting = phase - fabric.fixed_cycles - fabric.route_cycles - way - (int(own.cycles) if own else 0)
@@ -115,13 +115,13 @@ class Endpoint(FabricModel):
         hops = f"{fabric.hop_cycles:g} a hop, as far as its tiles are apart"
         return [
             *([] if own is None else [own]),
-            Part(what="waits for the end of the exchange", how=f"{waiting:,}", cycles=waiting, note=note),
-            Part(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles),
-            Part(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles),
-            Part(what="way", how=hops, cycles=way),
+            Row(what="waits for the end of the exchange", how=f"{waiting:,}", cycles=waiting, note=note),
+            Row(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles),
+            Row(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles),
+            Row(what="way", how=hops, cycles=way),
         ]
 
-    def _own_part(self, program: Program, exchange: Exchange, tile: int) -> Part | None:
+    def _own_part(self, program: Program, exchange: Exchange, tile: int) -> Row | None:
         """What the tile itself sends and receives in an exchange; None if it takes no part."""
         at, fabric = int(np.searchsorted(exchange.tiles, tile)), self.fabric
         if at == len(exchange.tiles) or exchange.tiles[at] != tile:
@@ -139,11 +139,11 @@ class Endpoint(FabricModel):
             f"{pieces_received:,} received x {fabric.receive_fragment_cycles:g}"
         )
         if control_takes > wire_bytes / fabric.bytes_per_cycle:
-            return Part(what="control of its pieces", how=control, cycles=cycles, note=f"its {wire} take less")
+            return Row(what="control of its pieces", how=control, cycles=cycles, note=f"its {wire} take less")
         note = f"sends {sent:,}, receives {received:,}"
         note += f", {saved:,} of them over its neighbour's bus" if saved else ""
         note += f"; control of {control} takes less" if control_takes else ""
-        return Part(what="bytes on its wire", how=wire, cycles=cycles, note=note)
+        return Row(what="bytes on its wire", how=wire, cycles=cycles, note=note)
 
     def _phases(self, program: Program, exchanges: Sequence[Exchange] | None) -> _Phases:
         if exchanges is not None:

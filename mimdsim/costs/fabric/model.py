@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,13 +30,20 @@ class BusiestTile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """Cycles of a phase with one cause: the cause, how the number is computed, and remarks."""
+class Row:
+    """Cycles with one cause: the cause, how the number is computed, and remarks."""
 
     what: str
     how: str
     cycles: float
     note: str = ""
+
+    def times(self, executions: int) -> Row:
+        """The row for `executions` equal executions."""
+        if executions == 1:
+            return self
+        each = f"({self.how})" if " + " in self.how else self.how
+        return replace(self, how=f"{each} x {executions:,} executions", cycles=self.cycles * executions)
 
 
 class FabricModel(ABC):
@@ -49,16 +56,16 @@ class FabricModel(ABC):
     rates: ClassVar[tuple[str, ...]] = ("bytes_per_cycle",)
     """Keys of [exchange] whose doubling advice tries."""
 
-    @property
-    def knows_distance(self) -> bool:
-        """Whether it matters which tiles of a chip exchange."""
-        return True
-
     limits: ClassVar[str] = ""
     """What a run with it has to say of what is not modelled."""
 
     def __init__(self, machine: MimdMachine):
         self.machine, self.fabric, self.chip = machine, machine.exchange, machine.chip
+
+    @property
+    def knows_distance(self) -> bool:
+        """Whether it matters which tiles of a chip exchange."""
+        return True
 
     @abstractmethod
     def cycles(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> np.ndarray:
@@ -84,17 +91,14 @@ class FabricModel(ABC):
         found: list[BusiestTile | None] = []
         for exchange in exchanges_of(program) if exchanges is None else exchanges:
             wire = np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received"))
-            at = int(np.argmax(wire)) if wire.any() else -1
-            found.append(
-                None
-                if at < 0
-                else BusiestTile(tile=int(exchange.tiles[at]), wire_bytes=int(wire[at]), control_cycles=0)
-            )
+            at = int(np.argmax(wire)) if len(wire) else 0
+            busiest = BusiestTile(tile=int(exchange.tiles[at]), wire_bytes=int(wire[at]), control_cycles=0)
+            found.append(busiest if wire[at] else None)
         return found
 
-    def explain(self, program: Program, exchange: Exchange, tile: int, phase: int) -> list[Part]:
+    def explain(self, program: Program, exchange: Exchange, tile: int, phase: int) -> list[Row]:
         """What a phase that takes `phase` cycles on the tile's chip spends them on, as one of its tiles sees it."""
-        return [Part(what=f"exchange, {self.fabric.model}", how=f"{phase:,}", cycles=phase)]
+        return [Row(what=f"exchange, {self.fabric.model}", how=f"{phase:,}", cycles=phase)]
 
 
 def exchanges_of(program: Program) -> list[Exchange]:

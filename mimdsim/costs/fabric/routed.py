@@ -25,16 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mimdsim.base.cache import PerObject
-from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Part, exchanges_of
+from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Row, exchanges_of
 from mimdsim.machine.mimd import Chip, Fabric
 from mimdsim.numerics.columns import routes
 from mimdsim.program import Exchange, Program
-from mimdsim.program.messages import Messages, messages_of
-
-DIRECTIONS = ("east", "west", "south", "north")
-MOST_PAIRS = (
-    4_000_000  # (message, reader) pairs of a phase that is not listed; beyond it some of its senders stand for all
-)
+from mimdsim.program.messages import Messages, all_messages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +126,7 @@ class Routed(FabricModel):
             found.append(BusiestTile(tile=slowest.reader, wire_bytes=size, control_cycles=0))
         return found
 
-    def explain(self, program: Program, exchange: Exchange, tile: int, phase: int) -> list[Part]:
+    def explain(self, program: Program, exchange: Exchange, tile: int, phase: int) -> list[Row]:
         """Of the slowest path of the tile's chip."""
         path = self.phase(program, exchange).paths[tile // program.tiles_per_chip]
         assert path is not None
@@ -144,17 +139,17 @@ class Routed(FabricModel):
             ("port of the reader", path.port_in, f"tile {path.reader}: what several tiles send to it"),
         ]
         found = [
-            Part(what=what, how=f"{cycles:,.10g}", cycles=cycles, note=f"{note}; slowest path {ends}")
+            Row(what=what, how=f"{cycles:,.10g}", cycles=cycles, note=f"{note}; slowest path {ends}")
             for what, cycles, note in parts
         ]
         way = fabric.hop_cycles * path.hops
         found += [
-            Part(what="way", how=f"{path.hops} hops x {fabric.hop_cycles:g}", cycles=way),
-            Part(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles),
-            Part(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles),
+            Row(what="way", how=f"{path.hops} hops x {fabric.hop_cycles:g}", cycles=way),
+            Row(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles),
+            Row(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles),
         ]
         rest = phase - sum(part.cycles for part in found)
-        return [*found, Part(what="to whole cycles", how=f"{rest:,.3g}", cycles=rest)]
+        return [*found, Row(what="to whole cycles", how=f"{rest:,.3g}", cycles=rest)]
 
     def phase(self, program: Program, exchange: Exchange) -> RoutedPhase:
         """One exchange phase of a program."""
@@ -173,10 +168,12 @@ class Routed(FabricModel):
         network = Network.of(chip, fabric, program.strip_columns)
 
         def made() -> tuple[Messages, float, list[_Traffic]]:
-            listed, scale = messages_of(program, exchange), 1.0
-            if listed is None:
-                listed, scale = _all_to_all(exchange, per_chip)
-            return listed, scale, self._traffic(listed, network, program.chips, per_chip, exchange.share)
+            listed, scale = all_messages(program, exchange)
+            return (
+                listed,
+                scale,
+                self._traffic(listed, exchange.tiles, network, program.chips, per_chip, exchange.share),
+            )
 
         cheap = {"sources", "link_bytes_per_cycle", "fixed_cycles", "route_cycles", "switching"}
         if fabric.multicast in ("tree", "none"):  # else these decide what goes along a tree
@@ -192,11 +189,17 @@ class Routed(FabricModel):
         return replace(found, loads=np.zeros((0, 4, 0)))  # of a million routers 32 MB a phase
 
     def _traffic(
-        self, messages: Messages, network: Network, chips: int, tiles_per_chip: int, share: float
+        self,
+        messages: Messages,
+        tiles: np.ndarray,
+        network: Network,
+        chips: int,
+        tiles_per_chip: int,
+        share: float,
     ) -> list[_Traffic]:
         """The messages of each network."""
         return [
-            _Traffic.of(part, network.turned(number), self.fabric, chips, tiles_per_chip, share)
+            _Traffic.of(part, tiles, network.turned(number), self.fabric, chips, tiles_per_chip, share)
             for number, part in enumerate(network.parted(messages, tiles_per_chip))
         ]
 
@@ -216,14 +219,13 @@ class Routed(FabricModel):
         by which tiles are numbered, fewer than a chip has where a program was compiled for a smaller one (0: all)."""
         fabric, tiles = self.fabric, ends.tiles
         network, tiles_per_chip = network or Network.of(self.chip, fabric), tiles_per_chip or self.chip.tiles
-        nets = traffic or self._traffic(messages, network, chips, tiles_per_chip, share)
-        at = {name: np.searchsorted(tiles, getattr(messages, name)) for name in ("sender", "reader")}
-        count = len(tiles)
-        fanout = np.diff(messages.first)
-        listed_out = np.bincount(at["sender"], weights=messages.size_bytes, minlength=count) * scale
-        listed_in = np.bincount(at["reader"], weights=np.repeat(messages.size_bytes, fanout), minlength=count) * scale
+        nets = traffic or self._traffic(messages, tiles, network, chips, tiles_per_chip, share)
+        count, size, fanout = len(tiles), messages.size_bytes, np.diff(messages.first)
+        at, to = np.searchsorted(tiles, messages.sender), np.searchsorted(tiles, messages.reader)
+        listed_out = np.bincount(at, weights=size, minlength=count) * scale
+        listed_in = np.bincount(to, weights=np.repeat(size, fanout), minlength=count) * scale
         elsewhere = np.maximum(ends.sent - listed_out, 0), np.maximum(ends.received - listed_in, 0)
-        copies = sum(net.bytes_out(tiles, scale) for net in nets)
+        copies = sum(net.by_sender(net.messages.size_bytes * net.copies) for net in nets) * scale
         requests = ends.pieces_sent * np.where(listed_out > 0, np.maximum(copies / np.maximum(listed_out, 1), 1), 1)
         control = requests * fabric.send_fragment_cycles
         hears = ends.pieces_received * fabric.receive_fragment_cycles
@@ -232,11 +234,12 @@ class Routed(FabricModel):
         start = fabric.fixed_cycles + fabric.route_cycles
         for number, net in enumerate(nets):
             more = elsewhere if number == 0 else (0.0, 0.0)
-            out = (net.wire_out(tiles, scale) + more[0]) / fabric.bytes_per_cycle + net.reserving(tiles, scale)
-            into = (net.wire_in(tiles, scale) + more[1]) / fabric.bytes_per_cycle
+            reserving = net.by_sender(net.reserve) * scale
+            out = (net.wire_out() * scale + more[0]) / fabric.bytes_per_cycle + reserving
+            into = (net.wire_in() * scale + more[1]) / fabric.bytes_per_cycle
             out, heard = np.maximum(out, control + hears), np.maximum(into, hears)
             busy = np.maximum(busy, np.maximum(out, heard))
-            found, arrived = net.slowest(tiles, out, into, heard, scale)
+            found, arrived = net.slowest(out, into, heard, scale)
             by_path = np.maximum(by_path, arrived)
             for chip, path in enumerate(found):
                 if path is not None and path.cycles > (0 if (known := paths[chip]) is None else known.cycles):
@@ -367,7 +370,8 @@ class Network:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Traffic:
     """The messages of one network: by message, bytes with headers, packets, copies (1 along a tree), cycles of
-    reserving it; by reading, hops there and back; by link, bytes, cycles for which trees are being reserved, and
+    reserving it; by reading, hops there and back; at and to: places of senders, by message, and readers among the
+    `count` tiles that take part; by link, bytes, cycles for which trees are being reserved, and
     whether messages of several tiles to several share it."""
 
     messages: Messages
@@ -375,6 +379,9 @@ class _Traffic:
     fabric: Fabric
     chips: int
     tiles_per_chip: int
+    at: np.ndarray
+    to: np.ndarray
+    count: int
     wire: np.ndarray
     packets: np.ndarray
     copies: np.ndarray
@@ -386,7 +393,14 @@ class _Traffic:
 
     @classmethod
     def of(
-        cls, messages: Messages, network: Network, fabric: Fabric, chips: int, tiles_per_chip: int, share: float
+        cls,
+        messages: Messages,
+        tiles: np.ndarray,
+        network: Network,
+        fabric: Fabric,
+        chips: int,
+        tiles_per_chip: int,
+        share: float,
     ) -> _Traffic:
         fanout = np.diff(messages.first)
         packets = packets_of(messages.size_bytes, fabric)
@@ -412,34 +426,36 @@ class _Traffic:
         if fabric.acknowledge_bytes:
             hops = hops + network.hops(there, here)
         return cls(
-            messages=messages, network=network, fabric=fabric, chips=chips, tiles_per_chip=tiles_per_chip, wire=wire,
+            messages=messages, network=network, fabric=fabric, chips=chips, tiles_per_chip=tiles_per_chip,
+            at=np.searchsorted(tiles, messages.sender), to=np.searchsorted(tiles, messages.reader), count=len(tiles),
+            wire=wire,
             packets=packets, copies=np.where(tree, 1, fanout), reserve=np.where(tree, reserve, 0.0), hops=hops,
             loads=loads, held=held, shared=(ends == routes.SEVERAL).all(axis=0),
         )  # fmt: skip
 
-    def bytes_out(self, tiles: np.ndarray, scale: float) -> np.ndarray:
-        """float64[taking part]: bytes that leave each tile, without headers, copies counted."""
-        out: np.ndarray = self._by_sender(tiles, self.messages.size_bytes * self.copies) * scale
-        return out
-
-    def wire_out(self, tiles: np.ndarray, scale: float) -> np.ndarray:
+    def wire_out(self) -> np.ndarray:
         """float64[taking part]: bytes on the port out of each tile, with headers and answers."""
-        out = self._by_sender(tiles, self.wire * self.copies)
-        out += self._by_reader(tiles, self.packets * self.fabric.acknowledge_bytes)
-        return out * scale
+        answers = self.by_reader(self.packets * self.fabric.acknowledge_bytes)
+        return np.asarray(self.by_sender(self.wire * self.copies) + answers)
 
-    def wire_in(self, tiles: np.ndarray, scale: float) -> np.ndarray:
+    def wire_in(self) -> np.ndarray:
         """float64[taking part]: bytes on the port into each tile, with headers and answers."""
         answers = self.packets * np.diff(self.messages.first) * self.fabric.acknowledge_bytes
-        into: np.ndarray = self._by_reader(tiles, self.wire) + self._by_sender(tiles, answers)
-        return into * scale
+        return np.asarray(self.by_reader(self.wire) + self.by_sender(answers))
 
-    def reserving(self, tiles: np.ndarray, scale: float) -> np.ndarray:
-        """float64[taking part]: cycles in which each tile waits until trees are reserved."""
-        return self._by_sender(tiles, self.reserve) * scale
+    def by_sender(self, amount: np.ndarray) -> np.ndarray:
+        """float64[taking part]: amounts of messages, added up by their senders."""
+        found: np.ndarray = np.bincount(self.at, weights=amount, minlength=self.count)
+        return found
+
+    def by_reader(self, amount: np.ndarray) -> np.ndarray:
+        """float64[taking part]: amounts of messages, added up by each of their readers."""
+        each = np.repeat(amount, np.diff(self.messages.first))
+        found: np.ndarray = np.bincount(self.to, weights=each, minlength=self.count)
+        return found
 
     def slowest(
-        self, tiles: np.ndarray, out: np.ndarray, into: np.ndarray, heard: np.ndarray, scale: float
+        self, out: np.ndarray, into: np.ndarray, heard: np.ndarray, scale: float
     ) -> tuple[list[Path | None], np.ndarray]:
         """The slowest path of every chip, and cycles of the slowest that leads to each tile float64[taking part].
 
@@ -447,12 +463,12 @@ class _Traffic:
         piece that it hears, which nothing on its way waits for.
         """
         found: list[Path | None] = [None] * self.chips
-        arrived = np.zeros(len(tiles))
+        arrived = np.zeros(self.count)
         messages, fanout = self.messages, np.diff(self.messages.first)
         if not len(messages.reader):
             return found, arrived
         sender = np.repeat(messages.sender, fanout)
-        at, to = np.searchsorted(tiles, sender), np.searchsorted(tiles, messages.reader)
+        at, to = np.repeat(self.at, fanout), self.to
         port_out, port_in = out[at], heard[to]
         per_cycle = self.fabric.link_bytes_per_cycle or 1.0
         take = (self.loads / per_cycle + self.held) * scale
@@ -464,9 +480,9 @@ class _Traffic:
         # of what takes longest at once, that is named alone
         parts = np.where(alone.argmax(axis=0) == np.arange(4)[:, None], alone, 0.0)
         if self.fabric.switching == "wormhole":
-            port_in = np.where(_several(to, sender, len(tiles)), into[to], 0.0)
+            port_in = np.where(_several(to, at, self.count), into[to], 0.0)
             held = np.stack([port_out, along(shared), across(shared), port_in])
-            summed = np.where(_several(at, messages.reader, len(tiles)), held.sum(axis=0), 0.0)
+            summed = np.where(_several(at, to, self.count), held.sum(axis=0), 0.0)
             summed[np.repeat(self.reserve > 0, fanout)] = 0.0  # nothing is held while the whole tree is waited for
             parts = np.where(summed >= whole, held, parts)
             whole = np.maximum(whole, summed)
@@ -506,13 +522,6 @@ class _Traffic:
 
         return along, across
 
-    def _by_sender(self, tiles: np.ndarray, amount: np.ndarray) -> np.ndarray:
-        return np.bincount(np.searchsorted(tiles, self.messages.sender), weights=amount, minlength=len(tiles))
-
-    def _by_reader(self, tiles: np.ndarray, amount: np.ndarray) -> np.ndarray:
-        each = np.repeat(amount, np.diff(self.messages.first))
-        return np.bincount(np.searchsorted(tiles, self.messages.reader), weights=each, minlength=len(tiles))
-
 
 def _several(at: np.ndarray, other: np.ndarray, count: int) -> np.ndarray:
     """bool[readings]: whether the end `at`, of so many, has several at its other end."""
@@ -531,20 +540,3 @@ def _toward(kind: int, steps: np.ndarray, extent: int, ahead: np.ndarray, back: 
             steps = np.where(2 * steps > extent, steps - extent, steps)
     found: np.ndarray = np.where(steps > 0, ahead, np.where(steps < 0, back, 0.0))
     return found
-
-
-def _all_to_all(exchange: Exchange, tiles_per_chip: int) -> tuple[Messages, float]:
-    """Messages of a phase with too many to be listed, in which nearly every tile receives from all others: each sends
-    what it sends to all that receive. Where these are too many still, every so many-th sender stands for all."""
-    sent, received = exchange.column("bytes_sent"), exchange.column("bytes_received")
-    senders, readers = exchange.tiles[sent > 0], exchange.tiles[received > 0]
-    stride = max(1, -(-len(senders) * min(len(readers), tiles_per_chip) // MOST_PAIRS))
-    sender, size = senders[::stride], sent[sent > 0][::stride]
-    chip = readers // tiles_per_chip
-    begin, end = (np.searchsorted(chip, sender // tiles_per_chip, side=side) for side in ("left", "right"))
-    count = end - begin
-    first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    at = np.arange(first[-1]) - np.repeat(first[:-1] - begin, count)
-    return Messages(
-        sender=sender.astype(np.int64), size_bytes=size, first=first, reader=readers[at].astype(np.int64)
-    ), float(stride)
