@@ -246,6 +246,7 @@ def test_a_memory_is_described_in_full() -> None:
         mimdsim.Machine("bow", name="m", memory=table | {"sources": dict.fromkeys(table, "assumed: t")})
 
 
+@pytest.mark.slow
 def test_what_would_fit_from_behind_the_tiles_is_told() -> None:
     network = replace(NETWORKS["lists"], timesteps=400)
     peaks = {kinds: compiled(machine(), kinds, network).memory.peak_bytes for kinds in ((), ("stash",))}
@@ -276,6 +277,7 @@ def test_published_bandwidths(name: str, gigabytes: float) -> None:
     assert rate == pytest.approx(gigabytes * 1e9, rel=0.001)
 
 
+@pytest.mark.slow
 def test_a_run_tells_what_is_not_hidden(tmp_path: Path) -> None:
     short = {"data.timesteps": 6, "training.batch": 8, "training.max_training_steps": 1, "training.evaluate": "never"}
     behind = {"mapping.behind_tiles": EVERYTHING, "memory.bytes_per_cycle": 0.05}

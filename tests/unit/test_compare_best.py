@@ -17,6 +17,7 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_machine_has_the_best_mapping_that_is_found_for_it() -> None:
     size = {"chip.tiles": 64, "chip.grid_columns": 8}
     crossbar = mimdsim.Machine("bow", size, name="crossbar")

@@ -234,6 +234,7 @@ TRANSFERS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not NOC.exists(), reason="the shared table of measurements is not here")
 def test_networks_of_routers_against_measured_transfers() -> None:
     """One to one 6 % in the median as by hops and width alone; one to many 15 %, all to all 25 %, multicast 20 % in the
@@ -249,6 +250,7 @@ def test_networks_of_routers_against_measured_transfers() -> None:
     assert np.median(between_two) < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not NOC.exists(), reason="the shared table of measurements is not here")
 def test_transfers_to_memory_against_measured_ones() -> None:
     """25 % in the median; reads and writes differ by network as the order of their routes does: the second goes along

@@ -46,6 +46,7 @@ def by_interpreter(workload: Workload, weights: dict[str, np.ndarray]) -> float:
     return right / test.samples
 
 
+@pytest.mark.slow
 @pytest.mark.first(1)
 @pytest.mark.parametrize("changes", [{}, FEEDBACK, {"data.input_capacity": 12}], ids=["lists", "feedback", "input"])
 def test_it_is_the_accuracy_of_dense_spikes(changes: dict[str, Any]) -> None:
@@ -73,6 +74,7 @@ def said(profile: RunProfile) -> tuple[int, str, str]:
     return place, every[place].mood, every[place].text
 
 
+@pytest.mark.slow
 def test_the_verdict_leads_with_it_where_it_differs(tmp_path: Path) -> None:
     made = trained()
     profile = made.profile
