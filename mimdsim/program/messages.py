@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import wide
 from mimdsim.numerics.columns.exchange_fragments import element_runs
 from mimdsim.program.exchange_traffic import ExchangeCounter, Pieces
@@ -64,6 +65,30 @@ def all_messages(program: Program, exchange: Exchange) -> tuple[Messages, float]
     first = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
     reader, size_bytes = readers[begin[which] + number], sent[sent > 0][::stride]
     return Messages(sender=sender, size_bytes=size_bytes, first=first, reader=reader), float(stride)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Arrivals:
+    """Who waits for whom in an exchange on a chip: reader[k] for sender[first[k]:first[k + 1]]."""
+
+    reader: np.ndarray
+    first: np.ndarray
+    sender: np.ndarray
+
+
+_ARRIVALS: PerObject[Arrivals] = PerObject()  # of an exchange
+
+
+def arrivals_of(program: Program, exchange: Exchange) -> Arrivals:
+    """Of one phase, each sender of a reader once; those that `all_messages` lists."""
+    return _ARRIVALS.get(exchange, None, lambda: _arrivals(program, exchange))
+
+
+def _arrivals(program: Program, exchange: Exchange) -> Arrivals:
+    messages, _ = all_messages(program, exchange)
+    pairs = np.unique(messages.reader * program.tiles + np.repeat(messages.sender, np.diff(messages.first)))
+    reader, first = np.unique(pairs // program.tiles, return_index=True)
+    return Arrivals(reader=reader, first=np.append(first, len(pairs)), sender=pairs % program.tiles)
 
 
 class _Listing(ExchangeCounter):

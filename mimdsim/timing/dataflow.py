@@ -1,54 +1,29 @@
 """Tiles without barriers: each starts a superstep when its inputs have arrived.
 
-A tile that takes part in an exchange begins it when it is done itself and when all tiles that it reads have sent, and
-is busy with it for as long as its own part takes (`FabricModel.tile_cycles`). What is sent is kept until it is read, so
-senders do not wait for readers. Exchanges over links between chips keep their barrier, and loops are counted by every
-tile for itself. With the same exchanges a barrier is never faster: there, the slowest tile of every superstep counts.
+A tile that takes part in an exchange begins it when it is done itself and when all tiles that it reads are, and is busy
+with it for as long as its own part and what they send take (`FabricModel.tile_cycles`). What is sent is kept until it
+is read, so senders do not wait for readers. Exchanges over links between chips keep their barrier, and loops are
+counted by every tile for itself. With the same exchanges a barrier is never faster: there, the slowest tile of every
+superstep counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.cache import PerObject
 from mimdsim.base.errors import MimdsimError
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns.routes import latest_senders
-from mimdsim.program import Exchange, Program, Repeat, Superstep
-from mimdsim.program.messages import all_messages
+from mimdsim.program import Program, Repeat, Superstep
+from mimdsim.program.messages import arrivals_of
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.worker_cycles import SuperstepLoad
 
 COMPUTE, EXCHANGE, SYNC = range(3)
 MOST_CELLS = 1 << 27  # executions of a superstep times its tiles, of all supersteps
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Arrivals:
-    """Who waits for whom in an exchange on a chip: reader[k] for sender[first[k]:first[k + 1]]."""
-
-    reader: np.ndarray
-    first: np.ndarray
-    sender: np.ndarray
-
-
-_ARRIVALS: PerObject[Arrivals] = PerObject()  # of an exchange
-
-
-def arrivals_of(program: Program, exchange: Exchange) -> Arrivals:
-    """Of one phase, each sender of a reader once."""
-    return _ARRIVALS.get(exchange, None, lambda: _arrivals(program, exchange))
-
-
-def _arrivals(program: Program, exchange: Exchange) -> Arrivals:
-    messages, _ = all_messages(program, exchange)
-    pairs = np.unique(messages.reader * program.tiles + np.repeat(messages.sender, np.diff(messages.first)))
-    reader, first = np.unique(pairs // program.tiles, return_index=True)
-    return Arrivals(reader=reader, first=np.append(first, len(pairs)), sender=pairs % program.tiles)
 
 
 def longest_path(

@@ -17,13 +17,13 @@ import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.fabric.endpoint import Endpoint
+from mimdsim.costs.fabric.model import exchanges_of
 from mimdsim.costs.fabric.routed import Ends, Network, Routed, RoutedPhase
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.columns import routes
 from mimdsim.pipeline import simulate
-from mimdsim.program.messages import Messages
+from mimdsim.program.messages import Messages, arrivals_of
 from mimdsim.timing import program_loads
-from mimdsim.timing.dataflow import arrivals_of
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.workload import Workload, load_workload
@@ -425,6 +425,26 @@ def test_explanations_without_barriers_add_up(chips: int) -> None:
         parts = (*told.compute, *told.waiting), told.exchange, told.sync
         cycles = [round(sum(row.cycles for row in rows)) for rows in parts]
         assert cycles == [span.compute_cycles, span.exchange_cycles, span.sync_cycles], span.name
+
+
+@pytest.mark.parametrize("model", ["endpoint", "planner", "routed"])
+def test_nothing_has_arrived_before_it_is_sent(model: str) -> None:
+    """A tile has what it reads once its senders' ports have carried all that they send."""
+    machine = routed(chip_tiles=64, chip_grid_columns=8, exchange_model=model)
+    program, fabric = simulate(workload_on(1, data_timesteps=2), machine).compiled.program, fabric_of(machine)
+    start, rate = fabric.fabric.fixed_cycles + fabric.fabric.route_cycles, fabric.fabric.bytes_per_cycle
+    longer = 0
+    for exchange in exchanges_of(program):
+        takes, sends, receives = (np.zeros(program.tiles) for _ in range(3))
+        takes[exchange.tiles] = fabric.tile_cycles(program, exchange)
+        sends[exchange.tiles] = start + exchange.column("bytes_sent") / rate
+        receives[exchange.tiles] = start + exchange.column("bytes_received") / rate
+        arrivals = arrivals_of(program, exchange)
+        for at, reader in enumerate(arrivals.reader):
+            latest = sends[arrivals.sender[arrivals.first[at] : arrivals.first[at + 1]]].max()
+            assert takes[reader] >= latest
+            longer += latest > receives[reader]
+    assert longer
 
 
 def test_tiles_go_on_as_processes_do() -> None:

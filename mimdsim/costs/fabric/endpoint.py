@@ -30,6 +30,7 @@ from mimdsim.costs.fabric.schedule import scheduled_cycles
 from mimdsim.machine.mimd import Fabric
 from mimdsim.numerics.columns.grouping import number_alike
 from mimdsim.program import Exchange, Program
+from mimdsim.program.messages import arrivals_of
 
 # for machines that differ in other numbers only
 _ALIKE: PerObject[np.ndarray] = PerObject()  # of an exchange
@@ -80,11 +81,16 @@ class Endpoint(FabricModel):
         return self.whole(self.end_cycles(wire_bytes, sent, received), self._hops(np.int64(self.chip.diameter)))
 
     def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
-        """As of `FabricModel`; schedules left aside."""
+        """As of `FabricModel`: its own part, and all that the tiles it reads send; schedules left aside."""
+        pieces_sent, pieces_received = exchange.column("fragments_sent"), exchange.column("fragments_received")
         wire = _wire_bytes(exchange, self.fabric, program.tiles_per_chip)
-        fragments = exchange.column("fragments_sent"), exchange.column("fragments_received")
+        cycles = self.end_cycles(wire, pieces_sent, pieces_received)
+        sends = self.end_cycles(exchange.column("bytes_sent"), pieces_sent, 0)
+        arrivals = arrivals_of(program, exchange)
+        at, sender = (np.searchsorted(exchange.tiles, tiles) for tiles in (arrivals.reader, arrivals.sender))
+        np.maximum.at(cycles, np.repeat(at, np.diff(arrivals.first)), sends[sender])
         latency = self._hop_latency(program, self._phases(program, [exchange]))
-        return self.whole(self.end_cycles(wire, *fragments), latency[0, exchange.tiles // program.tiles_per_chip])
+        return self.whole(cycles, latency[0, exchange.tiles // program.tiles_per_chip])
 
     def busiest(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> list[BusiestTile | None]:
         """As of `FabricModel`. The phase takes the longer of wire_bytes / bytes_per_cycle and control_cycles, plus the
