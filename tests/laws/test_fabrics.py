@@ -427,16 +427,18 @@ def test_explanations_without_barriers_add_up(chips: int) -> None:
         assert cycles == [span.compute_cycles, span.exchange_cycles, span.sync_cycles], span.name
 
 
-@pytest.mark.parametrize("model", ["endpoint", "planner", "routed"])
+@pytest.mark.parametrize("model", ["endpoint", "planner", "scheduled", "routed"])
 def test_nothing_has_arrived_before_it_is_sent(model: str) -> None:
-    """A tile has what it reads once its senders' ports have carried all that they send."""
-    machine = routed(chip_tiles=64, chip_grid_columns=8, exchange_model=model)
+    """A tile has what it reads once its senders' ports have carried all that they send; the last one ends the phase."""
+    free = {"exchange_send_fragment_cycles": 0.0, "exchange_receive_fragment_cycles": 0.0}  # so that schedules matter
+    machine = routed(chip_tiles=64, chip_grid_columns=8, exchange_model=model, **free)
     program, fabric = simulate(workload_on(1, data_timesteps=2), machine).compiled.program, fabric_of(machine)
     start, rate = fabric.fabric.fixed_cycles + fabric.fabric.route_cycles, fabric.fabric.bytes_per_cycle
     longer = 0
     for exchange in exchanges_of(program):
         takes, sends, receives = (np.zeros(program.tiles) for _ in range(3))
         takes[exchange.tiles] = fabric.tile_cycles(program, exchange)
+        assert takes.max() == fabric.cycles(program, [exchange]).max()
         sends[exchange.tiles] = start + exchange.column("bytes_sent") / rate
         receives[exchange.tiles] = start + exchange.column("bytes_received") / rate
         arrivals = arrivals_of(program, exchange)

@@ -81,7 +81,7 @@ class Endpoint(FabricModel):
         return self.whole(self.end_cycles(wire_bytes, sent, received), self._hops(np.int64(self.chip.diameter)))
 
     def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
-        """As of `FabricModel`: its own part, and all that the tiles it reads send; schedules left aside."""
+        """As of `FabricModel`: its own part, and all that the tiles it reads send."""
         pieces_sent, pieces_received = exchange.column("fragments_sent"), exchange.column("fragments_received")
         wire = _wire_bytes(exchange, self.fabric, program.tiles_per_chip)
         cycles = self.end_cycles(wire, pieces_sent, pieces_received)
@@ -197,6 +197,10 @@ class Scheduled(Endpoint):
     """Messages are sent one by one, each when its sender and all its readers are free."""
 
     compared_with = "endpoint"
+
+    def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
+        """As of `FabricModel`: the whole phase, since schedules are made of phases, not of tiles."""
+        return FabricModel.tile_cycles(self, program, exchange)
 
     def _schedule(self, program: Program, exchanges: Sequence[Exchange], longest: np.ndarray) -> None:
         for row, exchange in zip(longest, exchanges, strict=True):
