@@ -103,7 +103,7 @@ BATCHES = tuple(1 << power for power in range(LARGEST_BATCH.bit_length()))  # of
 COPY_BYTES = 4
 RATE, RATIO, CYCLES = "nonzero_flops_per_second", "speed_over_dense", "cycles"
 Shape = tuple[int, int, int, float]  # rows, columns, block, density
-NOTE = "a plan's terms are the vendor's; random pattern drawn with a fixed seed; interval: the usual error, 20 %"
+NOTE = "a plan's terms are the vendor's; random pattern drawn with a fixed seed"
 
 
 def sparse_product_row(row: Cells, _asked: Asked) -> Fields:
@@ -198,5 +198,9 @@ def _plan(
 
 
 SPARSE_PRODUCTS = ReferenceTable(
-    needed=COLUMNS, also={"tolerance", "source"}, read_row=sparse_product_row, doing="sparse products"
+    needed=COLUMNS,
+    also={"tolerance", "source"},
+    read_row=sparse_product_row,
+    doing="sparse products",
+    figures="sparse product on tiles",
 )

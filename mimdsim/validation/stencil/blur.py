@@ -241,7 +241,7 @@ def stencil_row(row: Cells, asked: Asked) -> Fields:
             raise MimdsimError(f"phase '{phase}' is none of {', '.join(PHASES)}")
         derived = phase in ("copies", "sum")  # from phases that have rows of their own
         bearing = None if derived else row.bearing(chip.name, published, again)
-        return around(again(chip), WIDTH[phase]) | {"bearing": bearing}
+        return around(again(chip), WIDTH[phase]) | {"bearing": bearing, "derived": derived}
 
     return {
         "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {phase}",
@@ -302,5 +302,7 @@ def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
 
 
 STENCIL_PHASES = ReferenceTable(
-    needed={"chips", "type", "phase", "cycles", "tolerance", "source"}, read_row=stencil_row
+    needed={"chips", "type", "phase", "cycles", "tolerance", "source"},
+    read_row=stencil_row,
+    figures="exchange or copy",
 )
