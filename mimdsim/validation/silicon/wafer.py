@@ -44,6 +44,7 @@ COLUMNS = {
 # Additions of floats in a cycle. WSE-3 is described by nothing but this: its vectors are twice as wide (8 halves
 # instead of 4, the appendix above); that it multiplies floats one by one all the same is assumed.
 ADDITIONS = {"WSE-2": 1, "WSE-3": 2}
+MOST_ENTRIES = 1 << 24  # far more than the memory of a core holds
 MEASURED_GENERATION = "WSE-2"  # that MACHINE describes
 WORD_BYTES, BANK_ROW_BYTES = 4, 16  # a float; what 8 banks hold side by side
 
@@ -264,6 +265,10 @@ def _product(row: Cells) -> Read:
         rows, columns = n // high, k // wide
         # total_flops counts entries as stored, padded to the fullest core or row; the others read how many there are.
         stored, held = flops / (2 * elements * wide * high), rows * columns * density / 100
+        if max(stored, held) > MOST_ENTRIES:
+            raise MimdsimError(
+                f"{max(stored, held):,.0f} entries a core: at most {MOST_ENTRIES:,} (total_flops, density)"
+            )
         entries, lines, length = {
             "coo": (stored + 1, 0, elements),  # A_len is one more than the values (run_benchmark.sh)
             "csc": (held, columns, elements),
