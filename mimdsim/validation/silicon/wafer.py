@@ -10,7 +10,8 @@ broadcast before nor the reduction after it is measured.
            + start of every vector instruction + elements * (arithmetic + reads that meet in a bank)
            + words sent and received, which take turns in the one datapath (exchange.bytes_per_cycle)
 
-All figures were known when the counts were made; no number was taken from one.
+All figures were known when the counts were made. None gave a number; which choices were made with them in view says
+docs/other-machines.md.
 
 Banks: 8 of 16 bits, successive words in successive banks; a cycle has two 32-bit reads and a write, if the reads are of
 separate banks, "more specifically" of banks that differ modulo 4 (sdk.cerebras.net, CSL language guide, appendix, SIMD
