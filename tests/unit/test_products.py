@@ -155,8 +155,9 @@ def test_planner_and_profiler_agree_with_fewer_contexts() -> None:
     )
 
 
+@pytest.mark.parametrize("assembler", [False, True])
 @pytest.mark.parametrize(("dtype", "partials", "units"), [("f16", "f16", 16), ("f16", "f32", 8), ("f32", "f32", 16)])
-def test_bilinear_is_the_vendors_formula(dtype: str, partials: str, units: int) -> None:
+def test_bilinear_is_the_vendors_formula(dtype: str, partials: str, units: int, assembler: bool) -> None:
     channels = 16 if dtype == "f16" else 8
     for positions, outs, ins in ((1, 3, 5), (4, 1, 9), (77, 7, 1), (500, 6, 11)):
         expected = amp_1x1_cycles(
@@ -168,9 +169,11 @@ def test_bilinear_is_the_vendors_formula(dtype: str, partials: str, units: int) 
             dtype=dtype,
             partials_dtype=partials,
             conv_units=units,
+            assembler=assembler,
         )
         shared = (dtype, partials, units, channels, 8)
-        found = partial_product_cycles(np.array([positions]), np.array([outs]), ins, shared=shared, worker_contexts=6)
+        formats: dict[str, Any] = {"shared": shared, "worker_contexts": 6, "assembler": assembler}
+        found = partial_product_cycles(np.array([positions]), np.array([outs]), ins, **formats)
         assert found.tolist() == [expected]
 
 
