@@ -4,10 +4,10 @@ Columns: operation (matmul, matvec), machine, m, k, n, dtype, variant, metric, v
 the machine unless given), partials (as dtype unless given), tolerance and source. C[m, n] = A[m, k] B[k, n]; a matvec
 has m rows and k columns.
 
-A matmul costs what the plan of PopLibs' planner takes (`dense_plan.py`). Published rates divide by the intervals of compute and of exchange, syncs left out
-(matmul_bench.py of graphcore-research/sparsity-benchmarks), and so do `tflops`, `cycles` and `microseconds` here;
-`total_cycles` has the syncs. A matvec is the timed program of the tutorial, its compute cycles means over tiles as in
-the vendor's profiles: `compute_cycles` with idle contexts, `busy_cycles` without.
+A matmul costs what the plan of PopLibs' planner takes (`dense_plan.py`). Published rates divide by the intervals of
+compute and of exchange, syncs left out (matmul_bench.py of graphcore-research/sparsity-benchmarks), and so do `tflops`,
+`cycles` and `microseconds` here; `total_cycles` has the syncs. A matvec is the timed program of the tutorial, its
+compute cycles means over tiles as in the vendor's profiles: `compute_cycles` with idle contexts, `busy_cycles` without.
 
 The matrix-vector product of Graphcore's tutorial 6, y = A x, has the layout of its tut6.cpp. Every row is cut into
 segments; the dot products of all rows with one segment of x come one after another, spread evenly over the tiles, and

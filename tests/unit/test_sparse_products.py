@@ -27,7 +27,7 @@ from mimdsim.validation.sparse.codelets import (
     static_element_cycles,
 )
 from mimdsim.validation.sparse.dynamic import Buckets, propagate
-from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS, SparsePlan, arranged_cycles, plan_sparse_product
+from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS, SparsePlan, plan_sparse_product, rows_to_blocks
 from mimdsim.validation.tables import find_table, validate
 
 REFERENCES = Path(__file__).resolve().parents[2] / "references" / "sparse_products.csv"
@@ -230,7 +230,7 @@ def test_what_a_framework_brings_is_arranged_by_the_element_where_there_are_bloc
     assert isinstance(bow, MimdMachine)
     # 64 elements of the result and 128 of the operand on a tile: 24 bundles each, copied at 8 bytes a cycle, sent at 4
     expected = (64 + 128) * (24 * pieces + 2 / 8 + 2 / 4) + 2 * bow.exchange.fixed_cycles
-    assert arranged_cycles(bow, shape) == expected
+    assert rows_to_blocks(bow, shape) == expected
 
 
 def test_rows_of_the_notebook_are_those_of_a_framework(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@
 
 Columns: id, vertex, operation, dtype, N, in_channels, out_channels, tiles, cycles, what_cycles_cover, certainty, and
 source_path if given. A vertex of the library costs what the vendor's formula says, with the matrix unit's loop as it
-is written; vertices of the measuring program are counted from its source. Nothing is taken from a row but, for the launch, the distance of two timers. Of certainty
-`upper_bound`, the figure is a bound: a prediction may be lower, not higher.
+is written; vertices of the measuring program are counted from its source. Nothing is taken from a row but, for the
+launch, the distance of two timers. Of certainty `upper_bound`, the figure is a bound: a prediction may be lower, not
+higher.
 
 Vertices that are not the library's, from graphcore-research/tessellate-ipu, commit 3ab241f, tessellate_ipu/core/vertex:
 tile_small_dot.hpp, tile_qr_vertex.cpp, tile_jacobi_vertex.cpp, tile_prim_vertex.cpp. Their loops are written so that
@@ -215,7 +216,7 @@ def _matrix_unit(case: Case) -> Answer:
         kind="published",
         group="matrix unit",
         tolerance=0.02,
-        remark="the vendor's loop as it is written, with the 128-bit weight load that the program asks for, and a launch",
+        remark="the vendor's loop as it is written, with the 128-bit weight load of the measuring program, and a launch",
     )
 
 

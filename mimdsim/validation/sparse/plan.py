@@ -151,7 +151,7 @@ def _through(row: Cells) -> str:
     return found
 
 
-def arranged_cycles(machine: MimdMachine, shape: SparseShape) -> float:
+def rows_to_blocks(machine: MimdMachine, shape: SparseShape) -> float:
     """Cycles in which a framework's dense operand and result are brought from rows to blocks and back."""
     cycles = 0.0
     for width in (shape.rows, shape.columns):
@@ -178,7 +178,7 @@ def _predict(row: Cells, shape: Shape, batch: int, on: MimdMachine | str) -> flo
     if kind == "dense":  # all elements multiplied, those that would be nonzero counted
         return shape[3] * _dense_flops_per_second(machine, row["dtype"], batch, *shape[:2]) / 1e12
     plan = _plan(machine, row["dtype"], kind == "static", batch, *shape)
-    arranged = arranged_cycles(machine, plan.shape) if _through(row) == FRAMEWORK else 0
+    arranged = rows_to_blocks(machine, plan.shape) if _through(row) == FRAMEWORK else 0
     if metric == CYCLES:
         return plan.cycles - plan.terms["sync"] + arranged
     rate = plan.flops / (_profiled_seconds(plan) + arranged / plan.clock_hz)
