@@ -216,7 +216,7 @@ def _matrix_unit(case: Case) -> Answer:
         kind="published",
         group="matrix unit",
         tolerance=0.02,
-        remark="the vendor's loop as it is written, with the 128-bit weight load of the measuring program, and a launch",
+        remark="the vendor's loop as it is written, with the 128-bit weight load of the measuring program and a launch",
     )
 
 
