@@ -47,7 +47,7 @@ LEAST_BYTES = {"a": 128, "b": 256}  # of an operand on a tile (mapActivationsOrW
 class DensePlan:
     """Splits: steps and row_splits of the rows of A, inner_splits, column_splits; early: B moves before the steps.
 
-    Cycles of all steps; estimate_cycles: of the planner.
+    Cycles of all steps; copy_cycles: of the compute cycles, those that are assumed; estimate_cycles: of the planner.
     """
 
     steps: int
@@ -57,6 +57,7 @@ class DensePlan:
     early: bool
     estimate_cycles: int
     compute_cycles: int
+    copy_cycles: int
     exchange_cycles: int
     sync_cycles: int
 
@@ -246,12 +247,13 @@ def _priced(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> Dens
         arriving = (at[name] - at[name] // readers) * formats.size // per_bus
         moving[name] = max(own[name], arriving), min(readers, ceil_divide(at[name], share)) if readers > 1 else 0
     early = at["early"] and moving["b"][1] > 0
-    compute, exchange, phases = 0, 0, 0
-    for names, times in ((("b",), 1), (("a",), steps)) if early else ((("a", "b"), steps),):
+    copied, exchange, phases = 0, 0, 0
+    turns = [(("b",), 1), (("a",), steps)] if early else [(("a", "b"), steps)]
+    for names, times in turns:
         pieces = sum(moving[name][1] for name in names)
         if pieces:
             exchange += times * _exchange(machine, sum(moving[name][0] for name in names), len(names), pieces)
-            compute += times * _copy_cycles(machine, sum(own[name] for name in names))
+            copied += times * _copy_cycles(machine, sum(own[name] for name in names))
             phases += times
     multiply = formats.multiply(at["positions"], at["out_groups"], at["in_groups"], assembler=True)
     added, moved, reductions = _reduction(machine, formats, at)
@@ -268,7 +270,8 @@ def _priced(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> Dens
         column_splits=columns,
         early=bool(early),
         estimate_cycles=at["cycles"],
-        compute_cycles=compute + round(steps * each * scale),
+        compute_cycles=copied + round(steps * each * scale),
+        copy_cycles=copied,
         exchange_cycles=exchange + steps * moved,
         sync_cycles=(phases + steps * reductions) * machine.barrier_cycles(all_chips=False),
     )
@@ -290,10 +293,8 @@ def _reduction(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> t
         return (_cast(formats, sums) + LAUNCH_CYCLES if formats.dtype != formats.partials else 0), 0, 0
     compute, exchange, held = 0, 0, sums
     for left in stages(before):
-        added, adding = (
-            ceil_divide(before, left),
-            max(at["inner_splits"] // left, 1),
-        )  # tiles that add for one that is left
+        added = ceil_divide(before, left)
+        adding = max(at["inner_splits"] // left, 1)  # tiles that share the outputs of one that is left
         outputs = ceil_divide(ceil_divide(sums, formats.units), adding) * formats.units
         wire = max(held - outputs, (added - 1) * outputs) * formats.sum_size
         exchange += _exchange(machine, wire, added - 1, added - 1)

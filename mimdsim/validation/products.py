@@ -267,7 +267,8 @@ def _off_by(middle: float, off: float) -> tuple[float, float, float]:
 def _matmul(machine: MimdMachine, m: int, k: int, n: int, dtype: str, partials_dtype: str) -> Cycles:
     plan = plan_dense_product(machine, m, k, n, dtype, partials_dtype)
     compute, exchange, sync = plan.compute_cycles, plan.exchange_cycles, plan.sync_cycles
-    compute_off, exchange_off = UNCERTAINTY["published"] * compute, UNCERTAINTY["derived"] * exchange
+    compute_off = UNCERTAINTY["published"] * (compute - plan.copy_cycles) + UNCERTAINTY["assumed"] * plan.copy_cycles
+    exchange_off = UNCERTAINTY["derived"] * exchange
     sync_off = UNCERTAINTY["derived"] * sync
     cycles, off = compute + exchange, compute_off + exchange_off
     in_us, rate = 1e6 / machine.chip.clock_hz, 2e-12 * m * k * n * machine.chip.clock_hz

@@ -65,7 +65,8 @@ def test_phases_of_split_rows_by_hand() -> None:
         assert (plan.row_splits, plan.inner_splits, plan.column_splits) == (2, 1, 1)
         # half of the 48 x 8 elements of B lie on each tile: copied to the others, which arrive on one bus or on both
         own = 48 * 8 * 4 // 2
-        assert plan.compute_cycles == COPY + own // 8 + amp_1x1_cycles(48, out_groups=16, **F32) + LAUNCH
+        assert plan.copy_cycles == COPY + own // 8
+        assert plan.compute_cycles == plan.copy_cycles + amp_1x1_cycles(48, out_groups=16, **F32) + LAUNCH
         assert plan.exchange_cycles == on.exchange.fixed_cycles + on.exchange.route_cycles + own // 4
 
 
