@@ -8,7 +8,8 @@ program it leads to, compute and exchange added up; the lowest wins.
 
 Left out of the vendor's model: transforms of the operands (they are stored as the plan wants them, as
 createMatMulInput does), dynamic slices of serial steps (the steps are written out), reductions in several stages (they
-save code, not cycles), serial splits of the inner dimension.
+save code, not cycles), serial splits of the inner dimension. What the library itself takes, with its stages, slices and
+own choice of splits, is told by validation/dense_plan.py.
 """
 
 from __future__ import annotations
