@@ -5,9 +5,9 @@ from different sources are independent and add as squares. How often it is right
 score of a published row is |ln(measured / predicted)| over the propagated half width of its prediction, and the factor
 of a class is the score that `LEVEL` of its rows stay below (split conformal prediction: of n scores the one in place
 ceil((n + 1) LEVEL), at most the largest). An interval is the prediction times exp(+-factor x half width). A class with
-fewer than `FEWEST_ROWS` rows, or from one source alone, takes all rows of the wider class that it belongs to, unless its
-own are further off; the widest takes what there is. `benchmarks/residuals.py` writes `RESIDUALS` and says how many rows of a
-source lie inside where the factor comes from all others (docs/intervals.md).
+fewer than `FEWEST_ROWS` rows, or from one source alone, takes all rows of the wider class that it belongs to, unless
+its own are further off; the widest takes what there is. `benchmarks/residuals.py` writes `RESIDUALS` and says how many
+rows of a source lie inside where the factor comes from all others (docs/intervals.md).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ WIDER = {
     "sparse product on tiles": "part of a program",
     "part of a program": "",
     "transfer over routers": "",
+    "core of a wafer": "",
     "GPU kernel": "GPU",
     "GPU training step": "GPU",
     "GPU": "",
@@ -99,6 +100,7 @@ RESIDUALS = {
         _known("sparse product on tiles", "sparse product on tiles", 1.0, 0, 0),
         _known("part of a program", "part of a program", 1.0, 0, 0),
         _known("transfer over routers", "transfer over routers", 1.0, 0, 0),
+        _known("core of a wafer", "core of a wafer", 1.0, 0, 0),
         _known("GPU kernel", "GPU kernel", 1.0, 0, 0),
         _known("GPU training step", "GPU training step", 1.0, 0, 0),
         _known("GPU", "GPU", 1.0, 0, 0),

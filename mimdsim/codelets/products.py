@@ -26,11 +26,18 @@ POPLIN = "PopLibs lib/poplin/PerformanceEstimation.hpp (7eac0f2)"
 
 
 def partial_product_cycles(
-    positions: Any, out_groups: Any, in_groups: Any, *, shared: tuple[str, str, int, int, int], worker_contexts: int
+    positions: Any,
+    out_groups: Any,
+    in_groups: Any,
+    *,
+    shared: tuple[str, str, int, int, int],
+    worker_contexts: int,
+    assembler: bool = True,
 ) -> Any:
-    """Tile cycles of ConvPartial1x1Out for arrays of loop counts; `shared` as the arguments of `product_codelet`.
+    """Tile cycles of ConvPartial1x1Out for arrays of loop counts; `shared` as the arguments of `product_formula`,
+    `assembler` as of `amp_1x1_cycles`.
 
-    The vendor's formula is bilinear in the two numbers of groups, so four of its values for every number of positions
+    Both counts are bilinear in the two numbers of groups, so four of its values for every number of positions
     determine it exactly everywhere.
     """
     dtype, partials_dtype, units, channels, load_bytes = shared
@@ -50,6 +57,7 @@ def partial_product_cycles(
                     conv_units=units,
                     load_bytes_per_cycle=load_bytes,
                     worker_contexts=worker_contexts,
+                    assembler=assembler,
                 )
                 for o, i in ((1, 1), (2, 1), (1, 2), (2, 2))
             ]
@@ -71,9 +79,8 @@ def product_formula(dtype: str, partials_dtype: str, units: int, channels: int, 
         counts = (extents[name] for name in ("positions", "out_groups", "in_groups"))
         return partial_product_cycles(*counts, shared=shared, worker_contexts=worker_contexts)
 
-    return TileFormula(
-        cycles=cycles, kind="published", source=f"ConvPartial1x1Out, {POPLIN}", mix=PRODUCT, product=True
-    )
+    source = f"ConvPartial1x1Out, {POPLIN}; its loop as it is written (asm/conv_partial_1x1_*.S), where it was counted"
+    return TileFormula(cycles=cycles, kind="published", source=source, mix=PRODUCT, product=True)
 
 
 def partial_sum_cycles(

@@ -29,6 +29,7 @@ from mimdsim.validation.silicon.gather import GATHERS
 from mimdsim.validation.silicon.loops import LOOPS
 from mimdsim.validation.silicon.transfers import MEMORY, TRANSFERS
 from mimdsim.validation.silicon.vertices import TILE_VERTICES
+from mimdsim.validation.silicon.wafer import WAFERS
 from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS
 from mimdsim.validation.stencil.blur import STENCIL_PHASES
 from mimdsim.validation.stencil.solver_steps import SOLVER_STEPS
@@ -156,6 +157,7 @@ FORMATS: tuple[ReferenceTable, ...] = (
     GATHERS,
     TRANSFERS,
     MEMORY,
+    WAFERS,
     CHIPS,
     EVENT_DRIVEN,
     GPU_STEPS,

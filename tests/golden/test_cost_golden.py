@@ -413,6 +413,43 @@ POINTS = {
             (dense.amp_1x1_worker_cycles(n, zeroing=False, conv_units=8), by_hand)
             for n, by_hand in enumerate([24, 39, 40, 41, 45, 49])
         ),
+        # as written: pointers and checks, 8 fill the pipeline, 12 more, loop, 8, ends of two positions and of one, exit
+        *(
+            (
+                dense.amp_1x1_worker_cycles(n, zeroing=False, dtype="f32", partials_dtype="f32", assembler=True),
+                by_hand,
+            )
+            for n, by_hand in (
+                (0, 3 + 1 + 4 + 1),
+                (1, 3 + 1 + 7 + 2 + 8 + 5 + 1 + 7 + 3 + 4 + 2 + 1),
+                (2, 3 + 1 + 6 + 2 + 8 + 5 + 1 + 7 + 2 + 8 + 4 + 2 + 1),
+                (3, 3 + 2 + 2 + 8 + 5 + 1 + 3 + 4 + 1 + 8 + 8 + 4 + 2 + 1),
+                (5, 3 + 2 + 2 + 8 + 5 + 1 + 3 + 4 + 1 + 16 + 8 + 8 + 4 + 2 + 1),
+            )
+        ),
+        *(
+            (dense.amp_1x1_worker_cycles(n, zeroing=zeroing, assembler=True), by_hand)
+            for n, zeroing, by_hand in (
+                (0, False, 5 + 6 + 1),
+                (1, False, 5 + 7 + 8 + 1 + 2 + 2 + 1),
+                (2, False, 5 + 4 + 8 + 2 + 4 + 2 + 2 + 1),
+                (4, False, 5 + 8 + 1 + 4 + 4 + 4 + 2 + 2 + 1),
+                (0, True, 4 + 5 + 1),
+                (1, True, 4 + 7 + 7 + 1 + 2 + 2 + 1),
+                (2, True, 4 + 3 + 7 + 2 + 4 + 2 + 2 + 1),
+                (4, True, 4 + 7 + 1 + 4 + 4 + 1 + 4 + 2 + 2 + 1),
+            )
+        ),
+        (  # sums set to zero: two bundles and eight a position
+            dense.amp_1x1_worker_cycles(3, zeroing=True, dtype="f32", partials_dtype="f32", assembler=True),
+            52 + 2 + 3 * 8,
+        ),
+        # narrower units were not counted
+        (dense.amp_1x1_worker_cycles(3, zeroing=True, conv_units=8, assembler=True), 41 + 2 + 3 * 2),
+        (  # once 12 bundles a context, and 2 for each of three groups of inputs
+            dense.amp_1x1_cycles(24, in_groups=3, assembler=True),
+            50 + 6 * (12 + 3 * 2) + 13 + 11 + 18 + 7 + 64 + 6 * 30 + 14 + 2 * (15 + 19 + 6 + 64 + 6 * 31 + 14),
+        ),
         (dense.amp_1x1_worker_cycles(3, zeroing=True, dtype="f32", partials_dtype="f32"), 46 + 2 + 3 * 8),
         (dense.amp_1x1_worker_cycles(3, zeroing=True, dtype="f32", partials_dtype="f32", conv_units=8), 46 + 2 + 3 * 4),
         (dense.amp_1x1_worker_cycles(3, zeroing=True, dtype="f32", conv_units=8), 46 + 2 + 3 * 2),

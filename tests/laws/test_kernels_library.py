@@ -334,6 +334,7 @@ def test_cycles_of_a_product_are_those_of_its_blocks() -> None:
         partials_dtype="f32",
         conv_units=16,
         load_bytes_per_cycle=8,
+        assembler=True,
     )
     assert span.compute_cycles == expected
 

@@ -93,7 +93,7 @@ def test_cycles_of_the_matrix_product() -> None:
     module = load("matrix_product")
     plan = plan_product(tiny(), module.M, module.K, module.N, "f32")
     groups: dict[str, Any] = {"in_groups": plan.inner_groups, "out_groups": plan.row_groups}
-    formats: dict[str, Any] = {"dtype": "f32", "partials_dtype": "f32", "in_channels_per_group": 8}
+    formats: dict[str, Any] = {"dtype": "f32", "partials_dtype": "f32", "in_channels_per_group": 8, "assembler": True}
     ((compute, exchange, sync),) = cycles("matrix_product")
     assert compute == amp_1x1_cycles(plan.columns, **groups, **formats) == plan.multiply_cycles
     assert sync == SYNC

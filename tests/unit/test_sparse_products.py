@@ -27,7 +27,8 @@ from mimdsim.validation.sparse.codelets import (
     static_element_cycles,
 )
 from mimdsim.validation.sparse.dynamic import Buckets, propagate
-from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS, SparsePlan, plan_sparse_product
+from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS, SparsePlan, plan_sparse_product, rows_to_blocks
+from mimdsim.validation.tables import find_table, validate
 
 REFERENCES = Path(__file__).resolve().parents[2] / "references" / "sparse_products.csv"
 
@@ -217,3 +218,31 @@ def test_rows_that_cannot_be_predicted_say_why() -> None:
     assert "block edge" in one(block="3")["note"]
     refused = one(m="many")
     assert (refused["name"], refused["note"]) == ("line 2", "column 'm': 'many' is not a whole number of at least 1")
+
+
+# ---- through a framework
+
+
+@pytest.mark.parametrize(("block", "pieces"), [(1, 0), (16, 1)])
+def test_what_a_framework_brings_is_arranged_by_the_element_where_there_are_blocks(block: int, pieces: int) -> None:
+    shape = SparseShape(rows=1472, columns=2944, batch=64, block=block, density=0.0625, dtype="f16")
+    bow = load_machine("bow")
+    assert isinstance(bow, MimdMachine)
+    # 64 elements of the result and 128 of the operand on a tile: 24 bundles each, copied at 8 bytes a cycle, sent at 4
+    expected = (64 + 128) * (24 * pieces + 2 / 8 + 2 / 4) + 2 * bow.exchange.fixed_cycles
+    assert rows_to_blocks(bow, shape) == expected
+
+
+def test_rows_of_the_notebook_are_those_of_a_framework(tmp_path: Path) -> None:
+    rows = validate("popsparse_notebook.csv")
+    assert [row.name.endswith("through PyTorch") for row in rows] == [True] * 5
+    assert all(row.within and row.error < 0.15 for row in rows)
+    text = find_table("popsparse_notebook.csv").read_text()
+    header, first, *_ = text.splitlines()
+    own = tmp_path / "own.csv"
+    own.write_text(f"{header},through\n{first},poplar\n{first},poptorch\n{first},keras\n")
+    library, framework, unknown = validate(own)
+    assert library.predicted is not None
+    assert framework.predicted is not None
+    assert library.predicted > framework.predicted == rows[0].predicted
+    assert "column 'through': 'keras' is neither poplar nor poptorch" in unknown.note

@@ -8,7 +8,8 @@ program it leads to, compute and exchange added up; the lowest wins.
 
 Left out of the vendor's model: transforms of the operands (they are stored as the plan wants them, as
 createMatMulInput does), dynamic slices of serial steps (the steps are written out), reductions in several stages (they
-save code, not cycles), serial splits of the inner dimension.
+save code, not cycles), serial splits of the inner dimension. What the library itself takes, with its stages, slices and
+own choice of splits, is told by validation/dense_plan.py.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def plan_product(
     format or a machine without [matrix], DoesNotFit when no split fits the memory.
     """
     partials_dtype = dtype if partials_dtype is None else partials_dtype
-    unit = _check(machine, {"m": m, "k": k, "n": n}, dtype, partials_dtype, memory_share)
+    unit = check_product(machine, {"m": m, "k": k, "n": n}, dtype, partials_dtype, memory_share)
     found = _candidates(machine, unit, m, k, n, dtype, partials_dtype)
     fits = (found["in_flight"] <= memory_share * machine.tile.sram_bytes) & (
         found["tile_bytes"] <= machine.tile.sram_bytes
@@ -181,7 +182,7 @@ def _best_of_pieces(
     return best
 
 
-def _check(
+def check_product(
     machine: MimdMachine, extents: dict[str, int], dtype: str, partials_dtype: str, memory_share: float
 ) -> MatrixUnit:
     problems = [

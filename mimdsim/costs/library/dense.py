@@ -1,6 +1,10 @@
 """Cycles of poplin's matrix-unit (AMP) codelets 1x1 and nx1, and of the outer product.
 
-Source: lib/poplin/PerformanceEstimation.hpp, graphcore/poplibs 7eac0f2.
+Source: lib/poplin/PerformanceEstimation.hpp, graphcore/poplibs 7eac0f2; where `assembler` is asked for, the loops of
+1x1 as they are written, every bundle counted (lib/poplin/codelets/asm/conv_partial_1x1_float_float_16.S and
+conv_partial_1x1_half_float_8_and_half_half_h16.S of the same commit). In a pass of three positions a context and more,
+the estimates have 6 bundles too few in f32 and 4 too many in f16.
+
 "Position" is one output point (for a matrix product: one row of the batch). Input channels per group are the depth of
 the matrix unit: 16 halves or 8 floats.
 """
@@ -8,6 +12,7 @@ the matrix unit: 16 halves or 8 floats.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from mimdsim.costs.library.arithmetic import check_float, vector_elements
 
@@ -25,11 +30,50 @@ def weight_load_cycles(
     return conv_units * in_channels_per_group * element_size_bytes // load_bytes_per_cycle
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Loop:
+    """Bundles of a loop of 1x1: with 0, 1, 2 and 3 positions, for each further one, and more to set sums to zero first;
+    once in a launch, and at every new group of inputs."""
+
+    starts: tuple[int, int, int, int]
+    each: int
+    cleared: tuple[int, int]  # once, and for each position
+    first_call: int
+    each_group: int
+
+    def bundles(self, positions: int, zeroing: bool) -> int:
+        once, each = self.cleared if zeroing and positions else (0, 0)
+        return self.starts[min(positions, 3)] + self.each * max(positions - 3, 0) + once + each * positions
+
+
+_FLOATS = _Loop(starts=(9, 44, 50, 52), each=8, cleared=(2, 8), first_call=8, each_group=3)
+_HALVES = _Loop(starts=(12, 26, 28, 27), each=4, cleared=(0, 0), first_call=12, each_group=2)
+_HALVES_SET = replace(_HALVES, starts=(10, 24, 25, 26))  # a path of its own that loads no sums
+
+
+def _loop(zeroing: bool, dtype: str, partials_dtype: str, conv_units: int) -> _Loop | None:
+    """The loop as it is written, None where it was not counted: narrower units than Mk2's."""
+    if dtype == "f32":
+        return _FLOATS if conv_units == 16 else None
+    common = conv_units == 16 or partials_dtype == "f32"
+    return (_HALVES_SET if zeroing else _HALVES) if common else None
+
+
 def amp_1x1_worker_cycles(
-    positions: int, *, zeroing: bool, dtype: str = "f16", partials_dtype: str = "f16", conv_units: int = 16
+    positions: int,
+    *,
+    zeroing: bool,
+    dtype: str = "f16",
+    partials_dtype: str = "f16",
+    conv_units: int = 16,
+    assembler: bool = False,
 ) -> int:
-    """Worker cycles for one context's positions in one pass; `zeroing` starts the partial sums instead of adding."""
+    """Worker cycles for one context's positions in one pass; `zeroing` starts the partial sums instead of adding.
+    assembler: as it is written instead of as the vendor estimates it, where it was counted."""
     check_float(dtype, "matrix unit")
+    loop = _loop(zeroing, dtype, partials_dtype, conv_units) if assembler else None
+    if loop is not None:
+        return loop.bundles(positions, zeroing)
     floats = dtype == "f32"
     if not floats and (conv_units == 16 or partials_dtype == "f32"):
         # The common path. Adding to sums costs one more than setting them; 7: state retained between calls.
@@ -55,11 +99,15 @@ def amp_1x1_cycles(
     conv_units: int = 16,
     load_bytes_per_cycle: int = 8,
     worker_contexts: int = 6,
+    assembler: bool = False,
 ) -> int:
-    """Tile cycles of a matrix product on one tile (ConvPartial1x1Out)."""
+    """Tile cycles of a matrix product on one tile (ConvPartial1x1Out); assembler: as of `amp_1x1_worker_cycles`."""
     half = dtype == "f16"
     common = (half and conv_units == 16) or partials_dtype == "f32"
     retained, retained_per_group = (7, 3) if half and common else (0, 0)
+    loop = _loop(True, dtype, partials_dtype, conv_units) if assembler else None
+    if loop is not None:
+        retained, retained_per_group = loop.first_call + loop.each_group, loop.each_group
     shares = -(-positions // worker_contexts), positions // worker_contexts  # the largest and the smallest
     passes = -(-out_channels_per_group // conv_units)
     load = weight_load_cycles(conv_units, in_channels_per_group, 2 if half else 4, load_bytes_per_cycle)
@@ -68,7 +116,12 @@ def amp_1x1_cycles(
         most, least = (
             worker_contexts
             * amp_1x1_worker_cycles(
-                n, zeroing=zeroing, dtype=dtype, partials_dtype=partials_dtype, conv_units=conv_units
+                n,
+                zeroing=zeroing,
+                dtype=dtype,
+                partials_dtype=partials_dtype,
+                conv_units=conv_units,
+                assembler=assembler,
             )
             for n in shares
         )

@@ -1,0 +1,303 @@
+"""A dense product as PopLibs plans and runs it: which splits its planner takes, and what their phases cost.
+
+C[m, n] = A[m, k] B[k, n], A held by the matrix units. The planner of convolutions takes the splits of lowest estimate
+(lib/poplin/ConvModel.cpp, ConvPlan.cpp): bytes over the exchange, its own formulas for vertices, nothing for launches
+and fixed parts. What the splits cost is told apart from that:
+
+    copy      the part of an operand that a tile keeps, into the piece that its vertex reads
+    exchange  the other parts of both operands; B once for all steps where that is estimated to be shorter
+    multiply  ConvPartial1x1Out, its loop as it is written
+    reduce    in one, two or three stages (ConvReducePlan.cpp), each an exchange and ReduceAdd, whose results are dealt
+              out in whole groups of output channels (ConvReduce.cpp): with few columns, few tiles add
+    slice     where there are steps, the rows of A from and of C to their places
+
+and a launch for every vertex. The copy is assumed: no public source shows what the compiler does with such parts.
+
+Left out: other vertices than the matrix unit's, steps over the inner dimension, operands the other way round, and
+regrouping of results for a next layer, an estimate that is nearly the same for all splits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DoesNotFit
+from mimdsim.base.units import show_bytes
+from mimdsim.codelets.products import partial_product_cycles
+from mimdsim.compiler.place.product_plan import ITEM_BYTES, MEMORY_SHARE, check_product
+from mimdsim.costs.fabric import fabric_of
+from mimdsim.costs.library.casts import cast_1d_cycles
+from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles, reduce_add_cycles
+from mimdsim.machine import MimdMachine
+from mimdsim.validation.silicon.vertices import LAUNCH_CYCLES
+from mimdsim.validation.sparse.codelets import ceil_divide
+from mimdsim.validation.stencil.copies import CALL_BUNDLES
+
+TWO_STAGES, THREE_STAGES = 16, 125  # partial sums from which on a reduction has as many stages
+MEMORY_ELEMENT_BYTES, SINGLE_INPUT_SHARE = 1 << 14, 16  # checkPartialsSizeForSingleInputReduce of ConvReducePlan.hpp
+LEAST_BYTES = {"a": 128, "b": 256}  # of an operand on a tile (mapActivationsOrWeights of Convolution.cpp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DensePlan:
+    """Splits: steps and row_splits of the rows of A, inner_splits, column_splits; early: B moves before the steps.
+
+    Cycles of all steps; copy_cycles: of the compute cycles, those that are assumed; estimate_cycles: of the planner.
+    """
+
+    steps: int
+    row_splits: int
+    inner_splits: int
+    column_splits: int
+    early: bool
+    estimate_cycles: int
+    compute_cycles: int
+    copy_cycles: int
+    exchange_cycles: int
+    sync_cycles: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Formats:
+    """What all vertices of a product share. size, sum_size: bytes of an element and of a partial sum."""
+
+    dtype: str
+    partials: str
+    units: int
+    channels: int
+    load_bytes: int
+    contexts: int
+    vector_bytes: int
+
+    @property
+    def size(self) -> int:
+        return ITEM_BYTES[self.dtype]
+
+    @property
+    def sum_size(self) -> int:
+        return ITEM_BYTES[self.partials]
+
+    def multiply(self, positions: Any, out_groups: Any, in_groups: Any, *, assembler: bool) -> Any:
+        shared = self.dtype, self.partials, self.units, self.channels, self.load_bytes
+        return partial_product_cycles(
+            positions, out_groups, in_groups, shared=shared, worker_contexts=self.contexts, assembler=assembler
+        )
+
+    def reduce(self, outputs: int, added: int, last: bool, sram_bytes: int) -> int:
+        """`outputs` sums of `added` partial sums; without a list of pointers where the own partial sum lies apart."""
+        arriving = (added - 1) * outputs * self.sum_size
+        elements = ceil_divide(arriving, MEMORY_ELEMENT_BYTES) * MEMORY_ELEMENT_BYTES
+        single = outputs % (16 // self.sum_size) == 0 and elements < sram_bytes / SINGLE_INPUT_SHARE
+        return reduce_add_cycles(
+            outputs,
+            added - single,
+            dtype=self.partials,
+            out_dtype=self.dtype if last else self.partials,
+            single_input=single,
+            worker_contexts=self.contexts,
+            vector_bytes=self.vector_bytes,
+        )
+
+    def slice(self, elements: Any, dtype: str) -> Any:
+        formats: dict[str, Any] = {"worker_contexts": self.contexts, "vector_bytes": self.vector_bytes}
+        return dynamic_slice_1d_cycles(elements, 1, dtype=dtype, **formats)
+
+
+@lru_cache(maxsize=4096)
+def stages(depth: int) -> tuple[int, ...]:
+    """How many partial sums of every output are left after each stage of a reduction; the last leaves one."""
+    number = 3 if depth >= THREE_STAGES else 2 if depth >= TWO_STAGES else 1
+    return (*_fewest_messages(depth, number)[0], 1) if depth > 1 else ()
+
+
+def _fewest_messages(depth: int, number: int) -> tuple[tuple[int, ...], float]:
+    """(what is left after all stages but the last, messages to a tile)."""
+    if number == 1:
+        return (), float(depth)
+    down = int(depth ** ((number - 1) / number))
+    tried = []
+    for left in (down + 1, down):
+        later, messages = _fewest_messages(left, number - 1)
+        tried.append(((left, *later), messages + depth / left))
+    return min(tried, key=lambda plan: plan[1])
+
+
+def plan_dense_product(
+    machine: MimdMachine, m: int, k: int, n: int, dtype: str, partials_dtype: str | None = None
+) -> DensePlan:
+    """The plan of C[m, n] = A[m, k] B[k, n] on one chip of `machine`; raises as `plan_product` does."""
+    partials = dtype if partials_dtype is None else partials_dtype
+    unit = check_product(machine, {"m": m, "k": k, "n": n}, dtype, partials, MEMORY_SHARE)
+    formats = _Formats(
+        dtype=dtype,
+        partials=partials,
+        units=unit.units(dtype, partials),
+        channels=unit.channels(dtype),
+        load_bytes=unit.coefficient_load_bytes_per_cycle,
+        contexts=machine.tile.working_contexts,
+        vector_bytes=machine.tile.vector_bytes,
+    )
+    found = _estimates(machine, formats, m, k, n)
+    limit = MEMORY_SHARE * machine.tile.sram_bytes
+    if found["bytes"].min() > limit or _resident(machine, formats, m, k, n) > machine.tile.sram_bytes:
+        raise DoesNotFit(
+            f"product {m} x {k} x {n} ({dtype}): no split over {machine.chip.tiles} tiles of {machine.name} fits; of "
+            f"the {show_bytes(machine.tile.sram_bytes)} of a tile the smallest needs "
+            f"{show_bytes(int(found['bytes'].min()))} for operands and sums in flight, which may take "
+            f"{show_bytes(limit)}, and operands and result {show_bytes(_resident(machine, formats, m, k, n))}: take "
+            "smaller extents, f16 or a larger machine"
+        )
+    best = int(np.where(found["bytes"] <= limit, found["cycles"], np.inf).argmin())
+    return _priced(machine, formats, {name: int(column[best]) for name, column in found.items()})
+
+
+def _resident(machine: MimdMachine, formats: _Formats, m: int, k: int, n: int) -> int:
+    """Bytes of a tile for operands, result and code."""
+    return machine.tile.code_bytes + ceil_divide((m * k + k * n + m * n) * formats.size, machine.chip.tiles)
+
+
+def _fewest(parts: int, most: int) -> np.ndarray:
+    """int64: the fewest splits for every largest share of `parts`, up to `most` splits."""
+    splits: Any = np.arange(1, min(parts, most) + 1)
+    return np.sort(splits[np.unique(ceil_divide(parts, splits), return_index=True)[1]])
+
+
+def _candidates(groups: int, inner_groups: int, n: int, tiles: int) -> tuple[Any, ...]:
+    """(steps, row, inner, column splits); rows are in even shares of all steps."""
+    every = _fewest(groups, groups)
+    pairs = [(s, total // s) for total in every for s in range(1, total + 1) if total % s == 0 and total // s <= tiles]
+    of_rows = np.array(pairs, np.int64)
+    at, inner, columns = (
+        axis.ravel()
+        for axis in np.meshgrid(np.arange(len(of_rows)), _fewest(inner_groups, tiles), _fewest(n, tiles), indexing="ij")
+    )
+    steps, rows = of_rows[at].T
+    kept = rows * inner * columns <= tiles
+    return steps[kept], rows[kept], inner[kept], columns[kept]
+
+
+def _estimates(machine: MimdMachine, formats: _Formats, m: int, k: int, n: int) -> dict[str, Any]:
+    """Columns of a table with a row for every split, B moved in every step or before them: the planner's estimate."""
+    groups, inner_groups = ceil_divide(m, formats.units), ceil_divide(k, formats.channels)
+    steps, rows, inner, columns = _candidates(groups, inner_groups, n, machine.chip.tiles)
+    out_groups: Any = ceil_divide(groups, steps * rows)
+    in_groups: Any = ceil_divide(inner_groups, inner)
+    positions: Any = ceil_divide(n, columns)
+    a, b = out_groups * formats.units * in_groups * formats.channels, in_groups * formats.channels * positions
+    sums, rate = out_groups * formats.units * positions, machine.exchange.bytes_per_cycle
+    shared = np.where(rows % machine.exchange.tiles_per_bus == 0, machine.exchange.tiles_per_bus, 1)
+    moving_b = np.ceil((b - b // rows) * formats.size / (rate * shared))
+    pairs, which = np.unique(np.stack([sums, inner]), axis=1, return_inverse=True)
+    each = [_estimated_reduction(formats, machine, int(held), int(depth)) for held, depth in pairs.T]
+    body = np.ceil((a - a // columns) * formats.size / rate) + np.array(each)[which.ravel()]
+    body += formats.multiply(positions, out_groups, in_groups, assembler=False)
+    slices = formats.slice(ceil_divide(a, columns), formats.dtype)
+    slices = slices + formats.slice(ceil_divide(ceil_divide(sums, inner), steps), formats.partials)
+    body += np.where(steps > 1, slices, 0)
+    names = ("steps", "row_splits", "inner_splits", "column_splits", "out_groups", "in_groups", "positions")
+    table = dict(zip(names, (steps, rows, inner, columns, out_groups, in_groups, positions), strict=True))
+    table |= {"a": a, "b": b, "sums": sums}
+    several = np.flatnonzero(steps > 1)
+    at = np.concatenate([np.arange(len(steps)), several])
+    early = np.arange(len(at)) >= len(steps)
+    cycles = body[at] * steps[at] + moving_b[at] * np.where(early, 1, steps[at])
+    held_bytes = (a + b)[at] * formats.size + sums[at] * formats.sum_size
+    return {name: column[at] for name, column in table.items()} | {
+        "early": early,
+        "cycles": cycles,
+        "bytes": held_bytes,
+    }
+
+
+def _estimated_reduction(formats: _Formats, machine: MimdMachine, sums: int, depth: int) -> int:
+    """The planner's cycles to exchange and add partial sums (estimateConvReduceCycles)."""
+    rate = machine.exchange.bytes_per_cycle
+    cycles, outputs, before = math.ceil(sums * formats.sum_size / rate), ceil_divide(sums, depth) * depth, depth
+    if depth == 1 and formats.dtype != formats.partials:
+        return cycles + _cast(formats, sums)
+    moved = sums
+    for number, left in enumerate(stages(depth)):
+        cycles += math.ceil(moved * formats.sum_size / rate) if number else 0
+        added = ceil_divide(before, left)
+        before, outputs, moved = ceil_divide(before, added), ceil_divide(outputs, added), ceil_divide(moved, added)
+        cycles += formats.reduce(outputs, added, left == 1, machine.tile.sram_bytes)
+    return cycles
+
+
+def _cast(formats: _Formats, elements: int) -> int:
+    more: dict[str, Any] = {"worker_contexts": formats.contexts, "vector_bytes": formats.vector_bytes}
+    return int(cast_1d_cycles(elements, source=formats.partials, target=formats.dtype, **more))
+
+
+def _priced(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> DensePlan:
+    """What the phases of the split cost."""
+    steps, rows, columns = at["steps"], at["row_splits"], at["column_splits"]
+    grains = {"a": formats.channels, "b": formats.channels * formats.units}
+    own, moving = {}, {}
+    for name, readers in (("a", columns), ("b", rows)):
+        least = max(grains[name], LEAST_BYTES[name] // formats.size)
+        share = max(ceil_divide(at[name], readers), min(least, at[name]))
+        own[name] = share * formats.size if readers > 1 else 0
+        per_bus = machine.exchange.tiles_per_bus if name == "b" and rows % machine.exchange.tiles_per_bus == 0 else 1
+        arriving = (at[name] - at[name] // readers) * formats.size // per_bus
+        moving[name] = max(own[name], arriving), min(readers, ceil_divide(at[name], share)) if readers > 1 else 0
+    early = at["early"] and moving["b"][1] > 0
+    copied, exchange, phases = 0, 0, 0
+    turns = [(("b",), 1), (("a",), steps)] if early else [(("a", "b"), steps)]
+    for names, times in turns:
+        pieces = sum(moving[name][1] for name in names)
+        if pieces:
+            exchange += times * _exchange(machine, sum(moving[name][0] for name in names), len(names), pieces)
+            copied += times * _copy_cycles(machine, sum(own[name] for name in names))
+            phases += times
+    multiply = formats.multiply(at["positions"], at["out_groups"], at["in_groups"], assembler=True)
+    added, moved, reductions = _reduction(machine, formats, at)
+    each = int(multiply) + LAUNCH_CYCLES + added
+    if steps > 1:
+        share, result = ceil_divide(at["a"], columns), ceil_divide(at["sums"], at["inner_splits"])
+        sliced = formats.slice(share, formats.dtype) + formats.slice(result, formats.dtype)
+        each += int(sliced) + 2 * LAUNCH_CYCLES
+    scale = machine.tile.issue_cycles / machine.tile.working_contexts
+    return DensePlan(
+        steps=steps,
+        row_splits=rows,
+        inner_splits=at["inner_splits"],
+        column_splits=columns,
+        early=bool(early),
+        estimate_cycles=at["cycles"],
+        compute_cycles=copied + round(steps * each * scale),
+        copy_cycles=copied,
+        exchange_cycles=exchange + steps * moved,
+        sync_cycles=(phases + steps * reductions) * machine.barrier_cycles(all_chips=False),
+    )
+
+
+def _exchange(machine: MimdMachine, wire_bytes: int, sent: int, received: int) -> int:
+    return int(fabric_of(machine).estimate(wire_bytes, sent, received))
+
+
+def _copy_cycles(machine: MimdMachine, own_bytes: int) -> int:
+    call = CALL_BUNDLES * machine.tile.issue_cycles
+    return math.ceil(call + own_bytes / machine.tile.copy_bytes_per_cycle)
+
+
+def _reduction(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> tuple[int, int, int]:
+    """(compute, exchange, exchanges) of one step."""
+    sums, before = at["sums"], at["inner_splits"]
+    if before == 1:
+        return (_cast(formats, sums) + LAUNCH_CYCLES if formats.dtype != formats.partials else 0), 0, 0
+    compute, exchange, held = 0, 0, sums
+    for left in stages(before):
+        added = ceil_divide(before, left)
+        adding = max(at["inner_splits"] // left, 1)  # tiles that share the outputs of one that is left
+        outputs = ceil_divide(ceil_divide(sums, formats.units), adding) * formats.units
+        wire = max(held - outputs, (added - 1) * outputs) * formats.sum_size
+        exchange += _exchange(machine, wire, added - 1, added - 1)
+        compute += formats.reduce(outputs, added, left == 1, machine.tile.sram_bytes) + LAUNCH_CYCLES
+        before, held = left, outputs
+    return compute, exchange, len(stages(at["inner_splits"]))
