@@ -213,11 +213,14 @@ class Delivery:
     """Parts of a variable sent to tiles before the compute set: box k of `boxes` to `tiles[k]`.
 
     boxes int[parts, axes, 2]: start and stop per axis of the variable, a timestep axis left out. Both are `compact`.
+    shift: of "@t", where one timestep is taken; target: the variable that a copy writes, '' for what vertices read.
     """
 
     variable: str
     tiles: np.ndarray
     boxes: np.ndarray
+    shift: int | None = None
+    target: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tiles", compact(np.asarray(self.tiles), TILES))

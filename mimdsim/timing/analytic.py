@@ -118,7 +118,7 @@ def group_cycles(
     for stretch in program.stretches():
         for place, superstep in enumerate(stretch.body):
             load, moved = loads[row], superstep.exchange
-            if place == 0 or path[row].exchange + path[row].sync:
+            if place == 0 or path[row].exchange + path[row].hidden + path[row].sync:
                 np.maximum.at(compute[first], group, since_sync)
                 since_sync[:], first = 0, row
             since_sync += load.busy
@@ -126,6 +126,7 @@ def group_cycles(
                 cycles = fabric_of(machine).tile_cycles(program, moved)
                 np.maximum.at(exchange[row], group[moved.tiles], cycles * stretch.times)
             exchange[row] += path[row].memory  # whose channels all groups share
+            exchange[row] = np.maximum(exchange[row] - path[row].hidden, 0)
             row += 1
     np.maximum.at(compute[first], group, since_sync)
     waiting = sum(part.sync for part in path) + sum(span.cycles for span in loop_spans(program, machine))
@@ -178,6 +179,7 @@ def _superstep_spans(
             slowest_tile=load.slowest_tile,
             link_cycles=part.link,
             memory_cycles=part.memory,
+            hidden_cycles=part.hidden,
             exchange_tile=-1 if slow is None else slow.tile,
             exchange_tile_bytes=0 if slow is None else slow.wire_bytes,
             exchange_tile_control_cycles=0 if slow is None else slow.control_cycles,
