@@ -289,19 +289,20 @@ def _program_assumptions(program: Program) -> tuple[Assumption, ...]:
     """One for every format that values are counted in but not computed in, and for every codelet the source of its
     cost."""
     formats = {
-        (held.dtype, held.stored_bytes)
+        (held.dtype, held.stored_bytes, held.number_format)
         for held in program.variables.values()
         if held.stored_bytes and held.dtype.startswith("float")
     }
     found = [
         Assumption(
-            name=f"{dtype} in {stored} bytes",
-            value=f"bytes and cycles of {stored}-byte values; computed in {dtype}, rounded where a vertex writes them",
+            name=f"{dtype} as {named}" if named else f"{dtype} in {stored} bytes",
+            value=f"bytes and cycles of {named or f'{stored}-byte values'}; computed in {dtype}, "
+            "rounded where a vertex writes them",
             kind="assumed",
             source=f"sums inside a vertex are those of {dtype}: what adding in {stored} bytes does to spikes, loss and "
             "accuracy is not simulated",
         )
-        for dtype, stored in sorted(formats)
+        for dtype, stored, named in sorted(formats)
     ]
     costs = {table.codelet.name: table.codelet.cost for step, _, _ in program.supersteps() for table in step.tables}
     for name in sorted(costs):
