@@ -169,7 +169,7 @@ def _in_floats(cost: TileFormula) -> TileFormula:
 WIDENED_PAIR, NARROWED_PAIR = 1, 9
 _BFLOAT = (
     f"bfloat16, without arithmetic of its own: per pair loaded {WIDENED_PAIR} instruction that spreads it, per pair "
-    f"stored {NARROWED_PAIR} that round and pack it; computed in float32"
+    f"stored {NARROWED_PAIR} that round and pack it (every load and store of a loop counts); computed in float32"
 )
 
 

@@ -17,9 +17,11 @@ from mimdsim.execution.execute import halves_of
 from mimdsim.machine.codelet_costs import Core, InstructionCycles
 from mimdsim.numerics.halves import round_to_bfloat16
 from mimdsim.pipeline import retime
+from mimdsim.pipeline.warnings import half_warning
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Codelet, TileFormula
-from mimdsim.workload import MappingOptions, filled_activity
+from mimdsim.program.printer import listing
+from mimdsim.workload import MappingOptions, filled_activity, load_workload
 
 BFLOAT = MappingOptions(value_bytes="bfloat16", neurons_per_tile=4)
 HALVES = MappingOptions(value_bytes=2, neurons_per_tile=4)
@@ -76,7 +78,7 @@ def test_all_that_is_kept_in_bfloat16_is_one() -> None:
         np.testing.assert_array_equal(rounded(array.view(np.uint32)).view(np.float32), array, err_msg=name)
         changed += name in plain.arrays and not np.array_equal(array, plain.arrays[name])
     assert changed > len(kept) // 2
-    assert "as bfloat16" in str(made.program)
+    assert "float32[9x20] as bfloat16" in listing(made.program)
 
 
 def test_moments_may_stay_floats() -> None:
@@ -98,6 +100,15 @@ def test_it_takes_the_bytes_of_halves_and_the_cycles_of_floats_and_conversions()
     assert of_bfloat.compute_cycles > of_floats.compute_cycles
     mixed = BFLOAT.model_copy(update={"moment_bytes": 4})
     assert of_bfloat.compute_cycles > timed(mixed)[1].compute_cycles  # fewer numbers are converted
+
+
+def test_a_run_says_what_is_converted() -> None:
+    made, profile = timed(BFLOAT)
+    (said,) = half_warning(load_workload("digits", {"mapping.value_bytes": "bfloat16"}))
+    assert "cores without arithmetic in it (costs.core.bfloat16) convert" in said
+    assert any(one.name == "float32 as bfloat16" for one in profile.assumptions)
+    sources = [table.codelet.cost.source for step, _, _ in made.program.supersteps() for table in step.tables]
+    assert any("9 that round and pack it" in source for source in sources)
 
 
 def formats_of(name: str) -> tuple[Codelet, Codelet, Codelet] | None:
