@@ -177,7 +177,7 @@ def _library_in_bfloat16(codelet: Codelet, cost: TileFormula, floats_kept: bool)
     """As for floats, with every field converted; floats_kept: an update, whose moments are floats, so that a weight and
     its gradient alone are converted."""
     pairs = vectors_of_fields(codelet, 2)
-    ways = [(field.reads, field.writes) for field in codelet.fields]
+    ways = [(int(field.reads), int(field.writes)) for field in codelet.fields]
     if floats_kept:
         ways = [(2, 1), *[(0, 0)] * (len(ways) - 1)]
     each = {
