@@ -21,6 +21,7 @@ from mimdsim.costs.fabric import fabric_of
 from mimdsim.execution import Executor
 from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine
+from mimdsim.pipeline.detail import detail_of
 from mimdsim.pipeline.retiming import retime
 from mimdsim.profile import TiledProfile
 from mimdsim.program import (
@@ -267,6 +268,15 @@ def test_explanations_with_overlap_add_up(model: str, chips: int) -> None:
         )  # fmt: skip
         told -= sum(row.cycles for row in found.exchange if row.what == "hidden behind compute")
     assert told == profile.hidden_cycles
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_tiles_are_shown_without_what_is_hidden(share: float) -> None:
+    compiled, on = made("lists", "published", 1), machine(exchange_overlap=share)
+    profile = retime(compiled, on, activity(compiled))
+    detail = detail_of(compiled.program, on, activity(compiled), measure_memory(compiled.program, on), "")
+    spans = profile.spans[: len(detail.exchange)]
+    assert detail.exchange.max(axis=1).tolist() == [span.exchange_cycles for span in spans]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
