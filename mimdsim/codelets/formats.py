@@ -1,7 +1,10 @@
-"""Codelets on numbers of two bytes: half values, and ids and counts as uint16.
+"""Codelets on numbers of two bytes: half values and bfloat16, and ids and counts as uint16.
 
 The records of codelets assume four bytes per number. This file says how two bytes change their cost; they still
 compute in float32 (`Variable.stored_bytes`), and what they write is rounded (`execution/execute.py`).
+
+Cores that compute with bfloat16 (`costs.core.bfloat16`) take the loops of halves. Others, "colossus" among them,
+convert what they load and store, and compute with float32, two where there are four halves: terms that say so.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import fan_in, losses, neurons, recurrence_and_bias, spikes, truncation
 from mimdsim.codelets.vertex_costs import FORMULAS, SUBWORD_STORE, SUBWORD_STORE_SOURCE
-from mimdsim.program import Codelet, Length, TileFormula, WorkerBundles, terms_of
+from mimdsim.costs.core_costs import NARROWED, WIDENED, instructions_of, vectors_of_fields
+from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles, terms_of
 from mimdsim.program.codelet import Counted
 from mimdsim.program.instruction_mix import Mix
 from mimdsim.program.loop_extents import Extent
@@ -107,12 +111,19 @@ SHORT_IDS = {
 
 @lru_cache(maxsize=512)
 def in_format(
-    codelet: Codelet, *, id_bytes: int, value_bytes: int, moved_bytes: int, kept_bytes: int | None = None
+    codelet: Codelet,
+    *,
+    id_bytes: int,
+    value_bytes: int,
+    moved_bytes: int,
+    kept_bytes: int | None = None,
+    number_format: str = "",
 ) -> Codelet:
     """The codelet for ids of `id_bytes` and values of `value_bytes`; the same one if nothing changes.
 
     Library vertices depend on `moved_bytes`, per element of the variable they work on: raises MappingError if there is
     no cost for these. kept_bytes: per element of the state that an update keeps of earlier gradients, if any.
+    number_format: "bfloat16", else values of two bytes are halves.
     """
     cost = codelet.cost
     if isinstance(cost, TileFormula):
@@ -120,6 +131,8 @@ def in_format(
             return codelet
         if cost not in FORMULAS:
             raise MappingError(f"codelet '{codelet.name}' has no cost for elements of {moved_bytes} byte(s)")
+        if number_format and codelet.flops:
+            return _library_in_bfloat16(codelet, cost, kept_bytes == 4)
         if kept_bytes == 4:
             return replace(codelet, name=f"{codelet.name}<half, moments float>", cost=_in_floats(cost), value_bytes=2)
         return replace(
@@ -128,6 +141,8 @@ def in_format(
             cost=FORMULAS[cost](moved_bytes),
             value_bytes=moved_bytes,
         )
+    if number_format and (codelet.name in HALF or codelet.flops):
+        return _in_bfloat16(codelet)
     if value_bytes == 2 and codelet.name in HALF:
         cost = _changed(cost, HALF[codelet.name])
         return replace(
@@ -148,6 +163,66 @@ def _in_floats(cost: TileFormula) -> TileFormula:
 
     source = f"{cost.source}; 3 conversions per pair: weight and gradient to float, the weight back"
     return replace(cost, cycles=cycles, kind="derived", source=source)
+
+
+# on "colossus", of a pair in a word: spread over two words at once; each rounded (4), both packed into a word
+WIDENED_PAIR, NARROWED_PAIR = 1, 9
+_BFLOAT = (
+    f"bfloat16, without arithmetic of its own: per pair loaded {WIDENED_PAIR} instruction that spreads it, per pair "
+    f"stored {NARROWED_PAIR} that round and pack it (every load and store of a loop counts); computed in float32"
+)
+
+
+def _library_in_bfloat16(codelet: Codelet, cost: TileFormula, floats_kept: bool) -> Codelet:
+    """As for floats, with every field converted; floats_kept: an update, whose moments are floats, so that a weight and
+    its gradient alone are converted."""
+    pairs = vectors_of_fields(codelet, 2)
+    ways = [(int(field.reads), int(field.writes)) for field in codelet.fields]
+    if floats_kept:
+        ways = [(2, 1), *[(0, 0)] * (len(ways) - 1)]
+    each = {
+        name: reads * WIDENED_PAIR + writes * NARROWED_PAIR for name, (reads, writes) in zip(pairs, ways, strict=True)
+    }
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        more: Any = sum(count * -(-np.asarray(extents[name]) // worker_contexts) for name, count in each.items())
+        return cost.cycles(extents, worker_contexts, vector_bytes) + worker_contexts * more
+
+    return replace(
+        codelet,
+        name=f"{codelet.name}<bfloat16>",
+        cost=replace(cost, cycles=cycles, kind="derived", source=f"{cost.source}; {_BFLOAT}"),
+        extents={**codelet.extents, **pairs},
+        value_bytes=2,
+        number_format="bfloat16",
+    )
+
+
+def _in_bfloat16(codelet: Codelet) -> Codelet:
+    """A C++ vertex: as for halves, and terms of what cores without bfloat16 do besides."""
+    cost, change = codelet.cost, HALF.get(codelet.name, Change(why=""))
+    assert isinstance(cost, WorkerBundles)
+    half = replace(
+        codelet,
+        name=f"{codelet.name}<bfloat16>",
+        cost=_changed(cost, change) if change.why else cost,
+        extents=_in_quads(codelet.extents),
+        value_bytes=2,
+        number_format="bfloat16",
+    )
+    assert isinstance(half.cost, WorkerBundles)
+    converting = []
+    for term in half.cost.terms:
+        mix = instructions_of(half, term)
+        more = WIDENED * mix.load + NARROWED * mix.store
+        if "quads" in term.extents or change.times != 1:  # in two pairs
+            more = Mix(integer=2 * (WIDENED_PAIR * mix.load + NARROWED_PAIR * mix.store))
+            more += replace(mix, load=0, store=0, integer=0, branch=0, loop=0)
+        if more.bundles:
+            converting.append(Term(bundles=more.bundles, extents=term.extents, mix=more, converts=True))
+    return replace(
+        half, cost=replace(half.cost, terms=(*half.cost.terms, *converting), source=f"{half.cost.source}; {_BFLOAT}")
+    )
 
 
 def _in_quads(extents: Mapping[str, Extent]) -> dict[str, Extent]:

@@ -14,7 +14,7 @@ from mimdsim.codelets.formats import in_format
 from mimdsim.compiler.layout import MOMENTS, Layout, in_bands
 from mimdsim.graph import Graph, Operation, Scan, Value
 from mimdsim.graph.names import listed
-from mimdsim.program import Codelet, Copy, Program, Superstep, TileMapping
+from mimdsim.program import Codelet, Copy, Program, Superstep, TileFormula, TileMapping
 from mimdsim.program.loop_extents import Lists, Recorded
 
 Rules = dict[tuple[str, ...], Callable[..., None]]  # kinds of fused operations -> function(lowering, *operations)
@@ -162,11 +162,13 @@ class Lowering(Layout):
 
     def _in_format(self, codelet: Codelet, operands: Mapping[str, str]) -> Codelet:
         """The codelet for the formats chosen; library vertices by the variable they move first."""
+        moved = self.variables[operands[codelet.fields[0].name]]
         return in_format(
             codelet,
             id_bytes=self.options.id_bytes,
-            value_bytes=self.options.value_bytes,
-            moved_bytes=self.variables[operands[codelet.fields[0].name]].item_bytes,
+            value_bytes=self.options.item_bytes,
+            number_format=moved.number_format if isinstance(codelet.cost, TileFormula) else self.options.number_format,
+            moved_bytes=moved.item_bytes,
             kept_bytes=max(
                 (self.variables[one].item_bytes for one in operands.values() if self._is_moment(one)), default=None
             ),

@@ -167,13 +167,14 @@ class Layout(ProgramBuilder):
                 category=category,
                 persistent=persistent,
                 stored_bytes=0 if stored == np.dtype(dtype).itemsize else stored,
+                number_format=self.options.number_format if dtype == "float32" and stored == 2 else "",
                 values=values,
             )
         return name
 
     def value_bytes(self, dtype: str) -> int:
         """Bytes of one element of `dtype` in tile memory."""
-        return self.options.value_bytes if dtype == "float32" else int(np.dtype(dtype).itemsize)
+        return self.options.item_bytes if dtype == "float32" else int(np.dtype(dtype).itemsize)
 
     @made_once
     def by_neuron(self, layer: str, axis: int) -> TileMapping:

@@ -47,9 +47,9 @@ def refuse_hopeless(
     available = machine.chip.tiles * machine.links.chips * machine.tile.sram_bytes
     beyond = f"all its tiles together have {show_bytes(available)}"
     available = available if must_fit else max(available, LARGEST_KNOWN)
-    if weights * options.value_bytes > HOPELESS_WEIGHTS * available:
+    if weights * options.item_bytes > HOPELESS_WEIGHTS * available:
         raise DoesNotFit(
-            f"does not fit {machine.name}: {weights:,} weights are {show_bytes(weights * options.value_bytes)}, "
+            f"does not fit {machine.name}: {weights:,} weights are {show_bytes(weights * options.item_bytes)}, "
             f"{beyond}: lower network.hidden, or raise links.chips"
         )
     behind, advice = machine.memory, ""
@@ -57,10 +57,10 @@ def refuse_hopeless(
         available += behind.capacity_bytes * machine.links.chips
     elif behind is not None:
         advice = ', or keep them behind the tiles (mapping.behind_tiles = ["stash"])'
-    if states * options.value_bytes > HOPELESS_STATES * available:
+    if states * options.item_bytes > HOPELESS_STATES * available:
         raise DoesNotFit(
             f"does not fit {machine.name}: {states:,} neuron states ({kept:,} timesteps kept for the backward pass, "
-            f"batch {network.batch:,}) are {show_bytes(states * options.value_bytes)}, {beyond}: lower training.batch "
+            f"batch {network.batch:,}) are {show_bytes(states * options.item_bytes)}, {beyond}: lower training.batch "
             f'or data.timesteps, or keep fewer (mapping.stash = "every:K"){advice}'
         )
 

@@ -23,6 +23,9 @@ from mimdsim.program.loop_extents import Extent
 VECTORS = "vectors"  # the extent that takes the place of those over vectors of 64 bits
 OUTSIDE = Mix(load=0.5, integer=0.5)  # of the bundles outside loops: fields unpacked, loops begun
 ARITHMETIC = ("add", "multiply", "compare", "divide", "function")
+# of a bfloat16 to the float32 whose upper half it is, and back to the nearest: shifted; the last bit that stays and a
+# constant added
+WIDENED, NARROWED = Mix(integer=1), Mix(integer=5)
 KIND = "derived"  # at best: the instructions are those of another compiler's code
 
 
@@ -37,9 +40,10 @@ class Price:
         return Price(cycles=self.cycles * times, off=self.off * times)
 
 
-def price(mix: Mix, core: Core, *, halves: bool = False, vectors: bool = False) -> Price:
-    """What the instructions of a mix take, each in turn, as many in a cycle as the core issues."""
-    table, counts = core.cycles_of(halves=halves, vectors=vectors), dict(mix.items())
+def price(mix: Mix, core: Core, *, narrow: str = "", vectors: bool = False) -> Price:
+    """What the instructions of a mix take, each in turn, as many in a cycle as the core issues; narrow: as of
+    `Core.cycles_of`."""
+    table, counts = core.cycles_of(narrow=narrow, vectors=vectors), dict(mix.items())
     if "multiply_add_cycles" in table:
         fused = min(mix.add, mix.multiply)
         counts |= {"add": mix.add - fused, "multiply": mix.multiply - fused, "multiply_add": fused}
@@ -57,16 +61,19 @@ def on_core(codelet: Codelet, core: Core, vector_bytes: int) -> Codelet:
     """The codelet with what it takes the core."""
     if isinstance(codelet.cost, TileFormula):
         return _library_on_core(codelet, codelet.cost, core, vector_bytes)
-    cost, extents, lanes = codelet.cost, dict(codelet.extents), max(vector_bytes // codelet.value_bytes, 1)
-    halves, terms, prices = codelet.value_bytes == 2, [], []
+    cost, extents, (narrow, item_bytes) = codelet.cost, dict(codelet.extents), _computed_in(codelet, core)
+    lanes = max(vector_bytes // item_bytes, 1)
+    terms, prices = [], []
     for term in cost.terms:
+        if term.converts and narrow:
+            continue
         mix, nest = instructions_of(codelet, term), term.extents
         vectors = any(name == VECTORS or isinstance(extents.get(name), Vectors) for name in nest)
         innermost = extents.get(nest[-1]) if nest else None
         if not vectors and core.vectors is not None and (wide := _in_vectors(innermost, mix, lanes)):
             vectors, nest = True, (*nest[:-1], f"{VECTORS} of {nest[-1]}")
             extents[nest[-1]] = wide
-        prices.append(price(mix, core, halves=halves and vectors, vectors=vectors))
+        prices.append(price(mix, core, narrow=narrow if vectors else "", vectors=vectors))
         terms.append(Term(bundles=prices[-1].cycles, extents=nest))
     outside = price(OUTSIDE * max(cost.fixed - NATIVE_VERTEX_BUNDLES, 0), core)
     launch = _launch(core)
@@ -83,13 +90,20 @@ def on_core(codelet: Codelet, core: Core, vector_bytes: int) -> Codelet:
     )
 
 
+def _computed_in(codelet: Codelet, core: Core) -> tuple[str, int]:
+    """The table of a core for the numbers that a codelet computes with ('': float32), and their bytes."""
+    if codelet.number_format == "bfloat16":
+        return ("", 4) if core.bfloat16 is None else ("bfloat16", 2)
+    return "halves" if codelet.value_bytes == 2 else "", codelet.value_bytes
+
+
 def vectors_of_fields(codelet: Codelet, lanes: int) -> dict[str, Extent]:
     """Vectors that fill the boxes of its fields."""
     return {f"{VECTORS} of {field.name}": Size(field.name, per=lanes) for field in codelet.fields}
 
 
 def _launch(core: Core) -> Price:
-    _, kind = core.cycles_of(halves=False, vectors=False)["vertex_cycles"]
+    _, kind = core.cycles_of()["vertex_cycles"]
     return Price(cycles=core.vertex_cycles, off=core.vertex_cycles * uncertainty(kind))
 
 
@@ -122,18 +136,23 @@ def instructions_of(codelet: Codelet, term: Term) -> Mix:
 
 
 def _library_on_core(codelet: Codelet, formula: TileFormula, core: Core, vector_bytes: int) -> Codelet:
-    lanes, how = max(vector_bytes // codelet.value_bytes, 1), {"halves": codelet.value_bytes == 2}
-    how["vectors"] = core.vectors is not None
+    narrow, item_bytes = _computed_in(codelet, core)
+    lanes, wide = max(vector_bytes // item_bytes, 1), core.vectors is not None
+    converts = bool(codelet.number_format) and not narrow
+    loaded, stored = (Mix(load=1), Mix(store=1)) if not converts else (Mix(load=1) + WIDENED, Mix(store=1) + NARROWED)
     each = [
-        (f"{VECTORS} of {field.name}", price(Mix(load=field.reads, store=field.writes), core, **how))
+        (
+            f"{VECTORS} of {field.name}",
+            price(loaded * field.reads + stored * field.writes, core, narrow=narrow, vectors=wide),
+        )
         for field in codelet.fields
     ]
-    closing, launch = price(Mix(integer=1, loop=1), core, **how), _launch(core)
-    rate, kind = core.cycles_of(**how).get("matrix_flops_per_cycle", (0.0, KIND))
+    closing, launch = price(Mix(integer=1, loop=1), core, narrow=narrow, vectors=wide), _launch(core)
+    rate, kind = core.cycles_of(narrow=narrow, vectors=wide).get("matrix_flops_per_cycle", (0.0, KIND))
     computed = []
     for term in codelet.flops:
         mix = formula.mix or Mix(add=term.bundles / 2, multiply=term.bundles / 2)
-        one = price(mix, core, **how) * (1 / lanes)
+        one = price(mix, core, narrow=narrow, vectors=wide) * (1 / lanes)
         if formula.product and rate:  # the unit's own rate, beside what feeds it
             one = Price(cycles=term.bundles / rate, off=term.bundles / rate * uncertainty(kind))
         computed.append((term, one))

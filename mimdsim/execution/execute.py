@@ -31,13 +31,15 @@ from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
 from mimdsim.numerics.dense.rows import Kept, plain
 from mimdsim.numerics.fused.vectors import CACHE_LINE
 from mimdsim.numerics.fused.wide import WIDE, lif_update
-from mimdsim.numerics.halves import round_to_half
+from mimdsim.numerics.halves import round_to_bfloat16, round_to_half
 from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
 from mimdsim.program.codelet import Codelet, Field, now_shift
 from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of
 
 HALF_BYTES = 2
+Rounding = Callable[[np.ndarray, np.ndarray], None]  # of float32 in place, also given as their bits
+ROUNDING: dict[str, Rounding] = {"": round_to_half, "bfloat16": round_to_bfloat16}  # by `Variable.number_format`
 HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
 
 
@@ -169,7 +171,7 @@ class Executor:
 
     def __init__(self, program: Program, threads: int = 1, *, rounded: bool = False):
         self.program = program
-        self._halves = halves_of(program) if rounded else frozenset()
+        self._halves = halves_of(program) if rounded else {}
         self.arrays: dict[str, np.ndarray] = {
             name: zeros(variable.shape, variable.dtype) for name, variable in program.variables.items()
         }
@@ -226,7 +228,7 @@ class Executor:
         """Give a variable of the program other values, rounded as its vertices' are."""
         self.arrays[variable][...] = values
         if variable in self._halves:
-            _round(self.arrays[variable])
+            _round(self.arrays[variable], self._halves[variable])
 
     def read(self, name: str) -> np.ndarray:
         """A copy of the variable that holds graph value `name`; MappingError if that is no output of the program."""
@@ -251,7 +253,8 @@ class Executor:
                 call(t)
             for name, shift in self._rounded[id(superstep)]:
                 array = self.arrays[name]
-                _round(array if shift is None else array[self.program.variables[name].entry(t, shift)])
+                entry = array if shift is None else array[self.program.variables[name].entry(t, shift)]
+                _round(entry, self._halves[name])
             yield superstep, t
 
     def require_offsets(self, superstep: Superstep, t: int) -> None:
@@ -396,19 +399,19 @@ class Executor:
         return run
 
 
-def halves_of(program: Program) -> frozenset[str]:
-    """The variables that are halves held in a float32."""
-    return frozenset(
-        name
+def halves_of(program: Program) -> dict[str, Rounding]:
+    """The variables of two bytes that are held in a float32, and what rounds them."""
+    return {
+        name: ROUNDING[variable.number_format]
         for name, variable in program.variables.items()
         if variable.item_bytes == HALF_BYTES and np.dtype(variable.dtype) == np.float32  # what is float16 is rounded
-    )
+    }
 
 
-def _round(array: np.ndarray) -> None:
+def _round(array: np.ndarray, rounding: Rounding) -> None:
     flat = array.reshape(-1)
     assert np.shares_memory(flat, array) or not array.size  # contiguous, or nothing would be rounded
-    round_to_half(flat, flat.view(np.uint32))
+    rounding(flat, flat.view(np.uint32))
 
 
 class VertexFailure(MappingError):

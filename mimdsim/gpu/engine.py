@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import get_args
+from typing import Literal, get_args
 
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.residuals import residuals_of
@@ -42,23 +42,38 @@ FORWARD_NEURON_CYCLES, BACKWARD_NEURON_CYCLES = 2.0, 3.5
 AUTO = "auto"
 SECTIONS = ("chip", "compute", "systolic", "memory", "launch", "host", "energy")
 
+AS_HALVES = Assumption(
+    name="bf16",
+    value="bytes and time of fp16",
+    kind="published",
+    source="data sheets since the A100 give both the same peak; products of a library may differ by some percent",
+)
+
 
 def time_on_gpu(
     graph: Graph,
     gpu: GpuMachine,
     *,
     strategy: str | Strategy,
-    precision: Precision,
+    precision: Precision | Literal["bf16"],
     input_encoding: InputEncoding = "as_graph",
     activity: RecordedActivity | None = None,
 ) -> GpuProfile:
     """The profile of one training step of `graph` on `gpu`; input copies overlap with the previous batch.
 
     `activity` is needed by strategies that follow lists of spikes; "auto" takes the fastest strategy that is legal.
+    "bf16" takes the bytes and the time of "fp16".
 
     Raises DescriptionError for an unknown strategy, precision or encoding, MappingError if the strategy is not legal
-    for the graph, DoesNotFit when the buffers exceed the device's memory.
+    for the graph or the device has no bf16, DoesNotFit when the buffers exceed the device's memory.
     """
+    if precision == "bf16":
+        if not gpu.has_bfloat16:
+            raise MappingError(f"{gpu.name} does not multiply bf16, which came with TF32: use 'fp16' or 'fp32'")
+        made = time_on_gpu(
+            graph, gpu, strategy=strategy, precision="fp16", input_encoding=input_encoding, activity=activity
+        )
+        return replace(made, precision=precision, assumptions=(AS_HALVES, *made.assumptions))
     if strategy == AUTO:
         timed = partial(time_on_gpu, graph, gpu, precision=precision, input_encoding=input_encoding, activity=activity)
         return _fastest_strategy(timed, f"{gpu.name}, {precision}")

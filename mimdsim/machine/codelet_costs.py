@@ -6,7 +6,8 @@ load_cycles = 1             # and store, add, multiply, compare, divide, functio
 ...
 [costs.core.sources]
 ...
-[costs.core.halves]         # of numbers of two bytes, where they differ; [costs.core.vectors]: of a vector unit
+[costs.core.halves]         # of numbers of two bytes, where they differ; [costs.core.bfloat16]: of these, if it
+                            # computes with them; [costs.core.vectors]: of a vector unit
 add_cycles = 3
 [costs.core.halves.sources]
 ...
@@ -101,13 +102,15 @@ class Core(InstructionCycles):
 
     loop_cycles: what closes a turn, 0 with loops in hardware; load_use_cycles: added to every load, where the core
     stalls until its value is there; issue_width: instructions issued in a cycle at most. halves: what differs for
-    numbers of two bytes; vectors: what differs on vectors, on which loops over elements without branches run then, too.
+    halves; bfloat16: for numbers of that format, with which the core then computes (else it converts them to float32
+    and back); vectors: what differs on vectors, on which loops over elements without branches run then, too.
     """
 
     vertex_cycles: float = Field(ge=0, le=MOST_BUNDLES)
     load_use_cycles: Cycles = 0
     issue_width: float = Field(ge=1, le=16, default=1)
     halves: InstructionCycles | None = None
+    bfloat16: InstructionCycles | None = None
     vectors: InstructionCycles | None = None
 
     @model_validator(mode="after")
@@ -117,9 +120,10 @@ class Core(InstructionCycles):
             raise ValueError(f"lacks {', '.join(absent)}")
         return self
 
-    def cycles_of(self, *, halves: bool, vectors: bool) -> dict[str, tuple[float, str]]:
-        """(cycles, kind of source) by the name of what takes them, such as 'load_cycles'."""
-        tables = (self, self.vectors if vectors else None, self.halves if halves else None)
+    def cycles_of(self, *, narrow: str = "", vectors: bool = False) -> dict[str, tuple[float, str]]:
+        """(cycles, kind of source) by the name of what takes them, such as 'load_cycles'; narrow: 'halves', 'bfloat16'
+        or '', for float32."""
+        tables = (self, self.vectors if vectors else None, getattr(self, narrow) if narrow else None)
         return {
             key: (getattr(table, key), kind_of(source))
             for table in tables

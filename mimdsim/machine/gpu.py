@@ -124,6 +124,11 @@ class GpuMachine(NotedMachine):
     systolic: Systolic | None = Field(default=None, description="products")
     energy: GpuEnergy | None = Field(default=None, description="energy of a training step")
 
+    @property
+    def has_bfloat16(self) -> bool:
+        """Whether it multiplies bf16, at the rate of fp16: a TPU, or a GPU with TF32, which came with it."""
+        return self.systolic is not None or self.compute.tf32_flops_per_cycle is not None
+
     def uses_tensor_unit(self, precision: Precision) -> bool:
         """Whether matrix products of `precision` run on tensor units or systolic arrays here."""
         return (

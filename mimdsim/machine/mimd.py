@@ -145,6 +145,8 @@ class Fabric(SourcedSection):
     model: "endpoint" as above; "planner" leaves the control instructions out, as the vendor's planners do; "scheduled"
     sends the messages of a phase one by one, each when its sender and all its readers are free, which takes longer;
     "routed" leads them along the links of a network of routers, as below; "FILE.py:NAME" is a class of one's own.
+    overlap: the share of a phase that goes on without the cores, so that what of it does not depend on the compute
+    before it is sent during that compute (`program/overlap.py`); 0: cores send and receive, 1: a DMA engine does.
 
     Of "routed" only: `tiles_per_router` tiles, numbered one after the other, share a router; routers lie on the grid of
     the chip, and each link carries link_bytes_per_cycle in its direction. Messages go along their row, then along their
@@ -168,6 +170,7 @@ class Fabric(SourcedSection):
     receive_fragment_cycles: float = Field(ge=0, description="exchange phases")
     fragment_code_bytes: int = Field(ge=0, description="memory")
     arrange_fragment_bundles: float = Field(ge=0, description="compute")
+    overlap: float = Field(ge=0, le=1, default=0.0, description="exchange phases, memory")
     link_bytes_per_cycle: float | None = Field(gt=0, default=None, description="exchange phases")
     tiles_per_router: int = Field(ge=1, le=1024, default=1, description="exchange phases")
     ways: Literal["both", "one", "opposed"] = Field(default="both", description="exchange phases")
@@ -199,7 +202,7 @@ ROUTED = (  # keys of [exchange] that only "routed" reads
     "acknowledge_bytes", "multicast", "switching",
 )  # fmt: skip
 SINCE = {
-    "exchange": ROUTED,
+    "exchange": (*ROUTED, "overlap"),
     "tile": ("sram_port_bytes_per_cycle",),
     "sync": ("model",),
     "costs": ("core",),

@@ -1,4 +1,4 @@
-"""Rounding to IEEE half precision, in float32 arrays."""
+"""Rounding to numbers of two bytes, IEEE half precision and bfloat16, in float32 arrays."""
 
 from __future__ import annotations
 
@@ -29,3 +29,13 @@ def round_to_half(values, bits):  # type: ignore[no-untyped-def]
         if size > _LARGEST:
             size = _INFINITE
         bits[i] = sign | size
+
+
+@compiled
+def round_to_bfloat16(values, bits):  # type: ignore[no-untyped-def]
+    """Every float32 of `values` to the nearest bfloat16, its upper 16 bits, ties to even, infinite beyond the largest;
+    `bits`: its uint32 view."""
+    for i in range(values.size):
+        if bits[i] & ~_SIGN > _INFINITE:
+            continue  # not a number
+        bits[i] = (bits[i] + np.uint32(0x7FFF) + ((bits[i] >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)

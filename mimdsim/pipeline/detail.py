@@ -17,6 +17,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.exchange_traffic import Pairs
 from mimdsim.program.exchanges import count_pairs
 from mimdsim.timing import bytes_accessed, contexts_with_work, cycles_in_timesteps, explain, machine_loads
+from mimdsim.timing.critical_path import critical_path
 from mimdsim.timing.tile_cycles import TileIssue
 
 GROUPS = 64  # of tiles that lie side by side: at most so many, but FEWEST on every chip
@@ -48,6 +49,7 @@ def detail_of(
     window = window[: max(1, MOST_WINDOW // (program.tiles * len(list(program.supersteps()))))]
     issue, timed = TileIssue.of(machine), with_machine_costs(program, machine)
     loads = machine_loads(program, machine, activity)
+    path = critical_path(timed, machine, loads)
     supersteps = [(superstep, times) for superstep, times, _ in program.supersteps()]
     busy, exchange, sent, received, buffers = np.zeros((5, len(loads), program.tiles), np.int64)
     links = np.zeros((program.chips, program.chips), np.int64)
@@ -59,7 +61,8 @@ def detail_of(
         explained.append(str(explain(program, machine, row, load.slowest_tile, activity)))
         moved = superstep.exchange
         if moved is not None:
-            exchange[row, moved.tiles] = fabric_of(machine).tile_cycles(program, moved) * times
+            takes = fabric_of(machine).tile_cycles(program, moved) * times - path[row].hidden
+            exchange[row, moved.tiles] = np.maximum(takes, 0)
             sent[row, moved.tiles] = moved.column("bytes_sent") * times
             received[row, moved.tiles] = moved.column("bytes_received") * times
             links += 0 if moved.link_bytes is None else moved.link_bytes * times

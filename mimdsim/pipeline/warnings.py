@@ -201,8 +201,8 @@ def rounded_tiles(workload: Workload, placement: Placement) -> Iterator[str]:
     used = sum(layer.tiles.size for layer in placement.layers)
     if unit > mapping.neurons_unit:
         yield (
-            f"mapping.value_bytes = 2 makes neurons per tile a multiple of {unit} instead of {mapping.neurons_unit}: "
-            f"{each:,} on each of {used:,} tiles"
+            f"mapping.value_bytes = {mapping.value_bytes} makes neurons per tile a multiple of {unit} instead of "
+            f"{mapping.neurons_unit}: {each:,} on each of {used:,} tiles"
         )
     idle = placement.tiles - placement.reserved_tiles - placement.idle_tiles * placement.chips - used
     if each > unit and idle > MANY_IDLE * placement.tiles:
@@ -215,7 +215,12 @@ def rounded_tiles(workload: Workload, placement: Placement) -> Iterator[str]:
 
 def half_warning(workload: Workload) -> Iterator[str]:
     """Said when values are halves: which effects of half arithmetic the loss does not show."""
-    if workload.mapping.value_bytes != 4:
+    if workload.mapping.number_format:
+        yield (
+            "mapping.value_bytes = bfloat16: what a vertex writes is rounded to it, its sums are kept in float32; "
+            "cores without arithmetic in it (costs.core.bfloat16) convert what they load and store, which is counted"
+        )
+    elif workload.mapping.value_bytes != 4:
         yield (
             "mapping.value_bytes = 2: memory, exchange and cycles are those of half precision, and what a vertex "
             "writes is rounded to it; sums inside a vertex are kept in float32: adding in half precision may affect "

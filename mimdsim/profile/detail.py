@@ -35,7 +35,7 @@ class Detail:
     run: config_sha256 of its profile. supersteps str[S] names; codelets str[S]: those on the tile with most work;
     explained str[S]: where its cycles come from, as `mimdsim explain` says it of that tile.
     busy, exchange int64[S, N]: cycles in which a tile had work, and those of an exchange if no tile took longer than
-    this one, its fixed part included. sent, received int64[S, N]: bytes. contexts
+    this one, its fixed part included, without what is hidden. sent, received int64[S, N]: bytes. contexts
     int64[S, N]: worker contexts that had vertices. bundles, flops, accessed int64[S]: issued, arithmetic,
     and bytes of memory that vertices read and write, on all tiles.
     window int64[R, W, N]: busy cycles in the timesteps `window_timesteps` int64[W] of the supersteps

@@ -112,10 +112,11 @@ class Span:
     compute_cycles: slowest tile of each execution, summed. busy_cycles: cycles in which a tile had work, summed over
     tiles and executions. bytes_received: over all tiles and executions. link_cycles: the part of exchange_cycles that
     goes over links between chips, memory_cycles: the part in which transfers of the memory behind the tiles take longer
-    than compute. With several chips a superstep counts only if its chip is the slowest between
-    barriers. exchange_tile: the tile that one exchange on the chip waits for, with the bytes of its wire and the cycles
-    of its control instructions, the longer of which sets the exchange (a schedule of messages may take longer); -1
-    where nothing moves.
+    than compute; hidden_cycles: what goes on of the exchange while supersteps before it compute, no part of
+    exchange_cycles. With several chips a superstep counts only if its chip is the slowest between barriers.
+    exchange_tile: the tile that one exchange on the chip waits for, with the bytes of its wire and the cycles of its
+    control instructions, the longer of which sets the exchange (a schedule of messages may take longer); -1 where
+    nothing moves.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Span:
     exchange_tile_bytes: int = 0
     exchange_tile_control_cycles: int = 0
     memory_cycles: int = 0
+    hidden_cycles: int = 0
 
     @property
     def cycles(self) -> int:
@@ -142,7 +144,7 @@ class Span:
     @property
     def synchronises(self) -> bool:
         """Whether tiles wait for others before its compute; each waits for transfers of its own memory alone."""
-        return self.exchange_cycles - self.memory_cycles + self.sync_cycles > 0
+        return self.exchange_cycles + self.hidden_cycles - self.memory_cycles + self.sync_cycles > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -425,6 +427,11 @@ class TiledProfile:
     def memory_cycles(self) -> int:
         """Part of exchange_cycles: of transfers of the memory behind the tiles that compute does not hide."""
         return sum(span.memory_cycles for span in self.spans)
+
+    @property
+    def hidden_cycles(self) -> int:
+        """No part of exchange_cycles: of exchange that goes on while tiles compute."""
+        return sum(span.hidden_cycles for span in self.spans)
 
     @property
     def cycles(self) -> int:

@@ -189,14 +189,16 @@ def _derive(scope: Scope, receiving: np.ndarray | None) -> Exchange | None:
     program, superstep = scope.program, scope.superstep
     tally = ExchangeCounter(program.tiles, program.chips)
     deliveries: list[Delivery] = []
-    for name, drop, tiles, boxes in _remote_reads(scope):
-        deliveries.append(Delivery(variable=name, tiles=tiles, boxes=boxes))
-        tally.count(program.variables[name], drop, tiles, boxes)
+    for name, shift, tiles, boxes in _remote_reads(scope):
+        deliveries.append(Delivery(variable=name, tiles=tiles, boxes=boxes, shift=shift))
+        tally.count(program.variables[name], shift is not None, tiles, boxes)
     for copy in superstep.copies:
         tiles, boxes = copy_parts(program, copy, receiving)
         if receiving is not None and not len(tiles):
             continue
-        deliveries.append(Delivery(variable=copy.source, tiles=tiles, boxes=boxes))
+        deliveries.append(
+            Delivery(variable=copy.source, tiles=tiles, boxes=boxes, shift=copy.source_shift, target=copy.target)
+        )
         tally.count(program.variables[copy.source], copy.source_shift is not None, tiles, boxes, copy.relay)
     if not deliveries:
         return None
@@ -204,8 +206,8 @@ def _derive(scope: Scope, receiving: np.ndarray | None) -> Exchange | None:
     return tally.exchange(tuple(deliveries))
 
 
-def _remote_reads(scope: Scope) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
-    """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read from other tiles, in the
+def _remote_reads(scope: Scope) -> list[tuple[str, int | None, np.ndarray, np.ndarray]]:
+    """(variable, shift of its timestep, tiles, boxes) of the distinct parts that are read from other tiles, in the
     order of the fields that read them first."""
     first: dict[_Key, int] = {}
     reads: dict[_Key, list[_Parts]] = {}
@@ -214,7 +216,7 @@ def _remote_reads(scope: Scope) -> list[tuple[str, bool, np.ndarray, np.ndarray]
             first[key] = min(field, first.get(key, field))
             reads.setdefault(key, []).append(distinct_boxes(*_concatenate(wanted)))
     ordered = ((key, *_concatenate(reads[key])) for key in sorted(reads, key=first.__getitem__))
-    return [(name, shift is not None, tiles, bounds.transpose(2, 0, 1)) for (name, shift), tiles, bounds in ordered]
+    return [(name, shift, tiles, bounds.transpose(2, 0, 1)) for (name, shift), tiles, bounds in ordered]
 
 
 def _remote_parts(scope: Scope, parts: list[Part]) -> dict[_Key, tuple[int, list[_Parts]]]:

@@ -56,6 +56,7 @@ def _variable(variable: Variable) -> str:
         where = f"{ranges} bands of axis {mapping.bands[0].axis}" if ranges > 1 else f"{many} copies"
     shape = "x".join(str(extent) for extent in variable.shape)
     stored = f" in {variable.stored_bytes} bytes" if variable.stored_bytes else ""
+    stored = f" as {variable.number_format}" if variable.number_format else stored
     kept = ", kept from run to run" if variable.persistent else ""
     loaded = ", loaded with the program" if variable.values is not None else ""
     tiles = _many(len(set(mapping.tiles.tolist())), "tile")

@@ -40,7 +40,8 @@ class Variable:
     category: any name; its bytes are reported under it (compiled programs: CATEGORIES). Persistent variables keep their
     value from run to run (weights, optimiser).
     stored_bytes: bytes of an element in tile memory and on the wire if different from `dtype` (0: the same);
-    its values are still computed in `dtype`, and halves are rounded by the engine that executes the program.
+    its values are still computed in `dtype`, and rounded by the engine that executes the program: to halves if they
+    take two bytes, or to number_format, "bfloat16".
     values: its initial content, loaded with the program (None: zeros, until something writes it).
     entries: what its first axis counts if vertices take it at "@t": 'timesteps', 'segments' of `segment` timesteps
     each, or 'segment': the timesteps of the current segment, after an entry for the timestep before it.
@@ -53,6 +54,7 @@ class Variable:
     category: str = "data"
     persistent: bool = False
     stored_bytes: int = 0
+    number_format: str = ""
     values: np.ndarray | None = None
     entries: str = "timesteps"
     segment: int = 0
@@ -213,11 +215,14 @@ class Delivery:
     """Parts of a variable sent to tiles before the compute set: box k of `boxes` to `tiles[k]`.
 
     boxes int[parts, axes, 2]: start and stop per axis of the variable, a timestep axis left out. Both are `compact`.
+    shift: of "@t", where one timestep is taken; target: the variable that a copy writes, '' for what vertices read.
     """
 
     variable: str
     tiles: np.ndarray
     boxes: np.ndarray
+    shift: int | None = None
+    target: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tiles", compact(np.asarray(self.tiles), TILES))

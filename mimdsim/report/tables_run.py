@@ -37,15 +37,19 @@ def phases_table(tiled: TiledProfile) -> Table:
     without = () if tiled.host_seconds else (f"host {unit}",)
     waited = time_cell(tiled, tiled.seconds(tiled.memory_cycles)).text
     behind = f" Of exchange, {waited} {unit} are transfers of the memory behind the tiles that compute does not hide."
+    notes = behind if tiled.memory_cycles else ""
+    if tiled.hidden_cycles:
+        hidden = time_cell(tiled, tiled.seconds(tiled.hidden_cycles)).text
+        notes += f" Of the exchanges, {hidden} {unit} more go on while tiles compute, and are not counted."
     return table(
         "phases",
         f"{'Milliseconds' if tiled.trains else 'Cycles'} per {tiled.run_name} by phase",
         headers,
         rows,
         f"Host exchange of one {'batch' if tiled.trains else 'run'} takes {streamed} {unit}; only the part that "
-        f"compute does not hide is counted.{behind if tiled.memory_cycles else ''}"
+        f"compute does not hide is counted.{notes}"
         if tiled.host_seconds
-        else f"Inputs are on the tiles: nothing is streamed from the host.{behind if tiled.memory_cycles else ''}",
+        else f"Inputs are on the tiles: nothing is streamed from the host.{notes}",
         total=whole,
         without=without,
         title="Where the time goes",

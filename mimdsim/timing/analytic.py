@@ -129,7 +129,7 @@ def group_cycles(
     for stretch in program.stretches():
         for place, superstep in enumerate(stretch.body):
             load, moved = loads[row], superstep.exchange
-            if place == 0 or path[row].exchange + path[row].sync:
+            if place == 0 or path[row].exchange + path[row].hidden + path[row].sync:
                 np.maximum.at(compute[first], group, since_sync)
                 since_sync[:], first = 0, row
             since_sync += load.busy
@@ -137,6 +137,7 @@ def group_cycles(
                 cycles = fabric_of(machine).tile_cycles(program, moved)
                 np.maximum.at(exchange[row], group[moved.tiles], cycles * stretch.times)
             exchange[row] += path[row].memory  # whose channels all groups share
+            exchange[row] = np.maximum(exchange[row] - path[row].hidden, 0)
             row += 1
     np.maximum.at(compute[first], group, since_sync)
     waiting = sum(part.sync for part in path) + sum(span.cycles for span in loop_spans(program, machine))
@@ -189,6 +190,7 @@ def _superstep_spans(
             slowest_tile=load.slowest_tile,
             link_cycles=part.link,
             memory_cycles=part.memory,
+            hidden_cycles=part.hidden,
             exchange_tile=-1 if slow is None else slow.tile,
             exchange_tile_bytes=0 if slow is None else slow.wire_bytes,
             exchange_tile_control_cycles=0 if slow is None else slow.control_cycles,
@@ -298,19 +300,20 @@ def _program_assumptions(program: Program) -> tuple[Assumption, ...]:
     """One for every format that values are counted in but not computed in, and for every codelet the source of its
     cost."""
     formats = {
-        (held.dtype, held.stored_bytes)
+        (held.dtype, held.stored_bytes, held.number_format)
         for held in program.variables.values()
         if held.stored_bytes and held.dtype.startswith("float")
     }
     found = [
         Assumption(
-            name=f"{dtype} in {stored} bytes",
-            value=f"bytes and cycles of {stored}-byte values; computed in {dtype}, rounded where a vertex writes them",
+            name=f"{dtype} as {named}" if named else f"{dtype} in {stored} bytes",
+            value=f"bytes and cycles of {named or f'{stored}-byte values'}; computed in {dtype}, "
+            "rounded where a vertex writes them",
             kind="assumed",
             source=f"sums inside a vertex are those of {dtype}: what adding in {stored} bytes does to spikes, loss and "
             "accuracy is not simulated",
         )
-        for dtype, stored in sorted(formats)
+        for dtype, stored, named in sorted(formats)
     ]
     costs = {table.codelet.name: table.codelet.cost for step, _, _ in program.supersteps() for table in step.tables}
     for name in sorted(costs):

@@ -2,7 +2,8 @@
 
 A superstep that moves bytes over links synchronises all chips, once; every turn of a repeat begins with a barrier. With
 sync.scope = "all" every superstep that exchanges does.
-What transfers of the memory behind the tiles take longer than a superstep's compute is waited for, as exchange.
+What transfers of the memory behind the tiles take longer than a superstep's compute is waited for, as exchange. What
+goes on of an exchange while the supersteps before it compute (`exchange.overlap`) is not.
 Between barriers chips run on their own, each with the syncs of its own exchanges. With sync.model = "dataflow" there
 are no barriers on a chip, and the path is the longest over tiles (`timing/dataflow.py`).
 """
@@ -26,21 +27,23 @@ from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Chip, Links
 from mimdsim.profile import Span
 from mimdsim.program import Program, Repeat
-from mimdsim.timing.dataflow import longest_path
+from mimdsim.program.overlap import overlaps_of, synchronised_chips
+from mimdsim.timing.dataflow import early_part, longest_path
 from mimdsim.timing.discrete_event import global_exchange_seconds
-from mimdsim.timing.vertex_dispatch import synchronised_chips
 from mimdsim.timing.worker_cycles import SuperstepLoad
 
 
 @dataclass(frozen=True, kw_only=True)
 class PathPart:
-    """What one superstep adds to the critical path, over all its executions; link and memory are parts of exchange."""
+    """What one superstep adds to the critical path, over all its executions; link and memory are parts of exchange,
+    hidden is none: what of it goes on while supersteps before it compute."""
 
     compute: int
     exchange: int
     sync: int
     link: int
     memory: int = 0
+    hidden: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,28 +75,29 @@ def critical_path(program: Program, machine: MimdMachine, loads: tuple[Superstep
         all_times = [times for _, times, _ in program.supersteps()]
         spent, _ = longest_path(program, machine, loads, waiting.sync_of_all, waiting.link)
         return tuple(
-            PathPart(compute=compute, exchange=exchange, sync=sync, link=link * runs)
-            for (compute, exchange, sync), link, runs in zip(
+            PathPart(compute=compute, exchange=exchange, sync=sync, link=link * runs, hidden=hidden)
+            for (compute, exchange, sync, hidden), link, runs in zip(
                 spent.tolist(), waiting.link.tolist(), all_times, strict=True
             )
         )
     memory = _memory_waits(program, machine, loads)
+    hidden = _hidden_cycles(program, machine, loads, waiting.exchange)
     first, found = 0, []
     for stretch in program.stretches():
         last = first + len(stretch.body)
         closing = np.flatnonzero(waiting.closes[first + 1 : last]) + first + 1
         for begin, end in pairwise([first, *closing.tolist(), last]):
             segment = slice(begin, end)
-            exchange, sync, late = waiting.exchange[segment], waiting.sync[segment], memory[segment]
-            found.append(_slowest(loads[segment], exchange, sync, late, stretch.times))
+            exchange, sync, more = waiting.exchange[segment], waiting.sync[segment], (memory[segment], hidden[segment])
+            found.append(_slowest(loads[segment], exchange, sync, more, stretch.times))
         first = last
     times = np.array([times for _, times, _ in program.supersteps()], np.int64)
-    compute, exchange, sync, waited = np.concatenate([np.zeros((4, 0), np.int64), *found], axis=1)
+    compute, exchange, sync, waited, saved = np.concatenate([np.zeros((5, 0), np.int64), *found], axis=1)
     link = waiting.link * times
-    columns = compute, exchange + link + waited, sync + waiting.sync_of_all * times, link, waited
+    columns = compute, exchange + link + waited - saved, sync + waiting.sync_of_all * times, link, waited, saved
     return tuple(
-        PathPart(compute=one, exchange=two, sync=three, link=four, memory=five)
-        for one, two, three, four, five in zip(*(column.tolist() for column in columns), strict=True)
+        PathPart(compute=one, exchange=two, sync=three, link=four, memory=five, hidden=six)
+        for one, two, three, four, five, six in zip(*(column.tolist() for column in columns), strict=True)
     )
 
 
@@ -101,21 +105,41 @@ def _slowest(
     loads: Sequence[SuperstepLoad],
     exchange: np.ndarray,
     sync: np.ndarray,
-    memory: Sequence[np.ndarray | None],
+    more: tuple[Sequence[np.ndarray | None], Sequence[np.ndarray | None]],
     times: int,
 ) -> np.ndarray:
-    """int64[4, supersteps]: compute, exchange, sync and waits for memory on the slowest chip of every turn of a
-    segment."""
+    """int64[5, supersteps]: compute, exchange, sync, waits for memory and hidden exchange on the slowest chip of every
+    turn of a segment; more: the last two."""
     if exchange.shape[1] == 1:  # no other chip could be slower
-        waited = [0 if each is None else int(each.sum()) for each in memory]
-        return np.array([[load.cycles for load in loads], exchange[:, 0] * times, sync[:, 0] * times, waited], np.int64)
+        columns = [[0 if each is None else int(each.sum()) for each in some] for some in more]
+        return np.array(
+            [[load.cycles for load in loads], exchange[:, 0] * times, sync[:, 0] * times, *columns], np.int64
+        )
     compute = [load.cycles_by_execution for load in loads]
-    waits = [each for each in memory if each is not None]
-    slowest = (sum(compute) + sum(waits) + (exchange + sync).sum(axis=0)).argmax(axis=1)
+    waits, saved = ([each for each in some if each is not None] for some in more)
+    slowest = (sum(compute) + sum(waits) - sum(saved) + (exchange + sync).sum(axis=0)).argmax(axis=1)
     turns = np.arange(times)
-    own = [int(each[turns, slowest].sum()) for each in compute]
-    waited = [0 if each is None else int(each[turns, slowest].sum()) for each in memory]
-    return np.array([own, exchange[:, slowest].sum(axis=1), sync[:, slowest].sum(axis=1), waited], np.int64)
+    own, *columns = (
+        [0 if each is None else int(each[turns, slowest].sum()) for each in some] for some in (compute, *more)
+    )
+    return np.array([own, exchange[:, slowest].sum(axis=1), sync[:, slowest].sum(axis=1), *columns], np.int64)
+
+
+def _hidden_cycles(
+    program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad], exchange: np.ndarray
+) -> tuple[np.ndarray | None, ...]:
+    """int64[times, chips] by superstep: cycles of its exchange that go on while the supersteps since the barrier before
+    it compute, at most as long as they do; None: none. exchange int64[supersteps, chips]: all cycles of it."""
+    found: list[np.ndarray | None] = [None] * len(loads)
+    for at, overlap in enumerate(overlaps_of(program) if machine.exchange.overlap else ()):
+        if overlap is None:
+            continue
+        late = 0 if overlap.dependent is None else fabric_of(machine).cycles(program, [overlap.dependent])[0]
+        room = np.zeros(loads[at].cycles_by_execution.shape, np.int64)
+        for chip, first in enumerate(overlap.since.tolist()):
+            room[:, chip] = sum(load.cycles_by_execution[:, chip] for load in loads[first:at])
+        found[at] = np.minimum(room, early_part(machine, exchange[at], late))
+    return tuple(found)
 
 
 def _memory_waits(

@@ -4,7 +4,8 @@ A tile that takes part in an exchange begins it when it is done itself and when 
 with it for as long as its own part and what they send take (`FabricModel.tile_cycles`). What is sent is kept until it
 is read, so senders do not wait for readers. Exchanges over links between chips keep their barrier, and loops are
 counted by every tile for itself. With the same exchanges a barrier is never faster: there, the slowest tile of every
-superstep counts.
+superstep counts. What may be sent early (`exchange.overlap`) begins when these tiles begin to compute what comes before
+it, since the exchange before that.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns.routes import latest_senders
 from mimdsim.program import Program, Repeat, Superstep
 from mimdsim.program.messages import arrivals_of
+from mimdsim.program.overlap import overlaps_of
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.worker_cycles import SuperstepLoad
 
-COMPUTE, EXCHANGE, SYNC = range(3)
+COMPUTE, EXCHANGE, SYNC, HIDDEN = range(4)
 MOST_CELLS = 1 << 27  # executions of a superstep times its tiles, of all supersteps
 
 
@@ -33,9 +35,9 @@ def longest_path(
     sync_of_all: np.ndarray,
     link: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(int64[supersteps, 3]: compute, exchange and waiting for all chips along the longest path; int64[tiles]: when
-    each tile ends, loops counted). sync_of_all, link int64[supersteps]: cycles of the barrier of all chips and of the
-    links, of supersteps that have them.
+    """(int64[supersteps, 4]: compute, exchange, waiting for all chips and hidden exchange along the longest path;
+    int64[tiles]: when each tile ends, loops counted). sync_of_all, link int64[supersteps]: cycles of the barrier of all
+    chips and of the links, of supersteps that have them.
 
     Raises MimdsimError for a program too large.
     """
@@ -48,12 +50,14 @@ def longest_path(
     number = {id(superstep): at for at, superstep in enumerate(steps)}
     fabric = fabric_of(machine)
     own = [None if step.exchange is None else fabric.tile_cycles(program, step.exchange) for step in steps]
+    early = _early_cycles(program, machine, steps, own) if machine.exchange.overlap else [None] * len(steps)
     activity = loads[0].activity() if loads else None
     if activity is None:
         raise RuntimeError("the activity of the loads is no longer there")
     recording = Recording(activity)
     busy = [load.by_tile(recording) for load in loads]
-    ready, spent = np.zeros(program.tiles, np.int64), np.zeros((program.tiles, len(steps), 3), np.int64)
+    ready, spent = np.zeros(program.tiles, np.int64), np.zeros((program.tiles, len(steps), 4), np.int64)
+    begun = np.zeros(program.tiles, np.int64)  # when tiles began to compute after the exchange before
 
     def run(superstep: Superstep, turn: int) -> None:
         at = number[id(superstep)]
@@ -68,8 +72,16 @@ def longest_path(
             arrivals = arrivals_of(program, exchange)
             later, sender = latest_senders(arrivals.reader, arrivals.first, arrivals.sender, ready)
             spent[later], ready[later] = spent[sender], ready[sender]
-            ready[exchange.tiles] += own[at]
-            spent[exchange.tiles, at, EXCHANGE] += own[at]
+            takes, could = own[at], early[at]
+            if could is not None:
+                later, sender = latest_senders(arrivals.reader, arrivals.first, arrivals.sender, begun)
+                begun[later] = begun[sender]
+                hidden = np.minimum(could, (ready - begun)[exchange.tiles])
+                takes = takes - hidden
+                spent[exchange.tiles, at, HIDDEN] += hidden
+            ready[exchange.tiles] += takes
+            spent[exchange.tiles, at, EXCHANGE] += takes
+            begun[:] = ready
         cycles = busy[at][min(turn, len(busy[at]) - 1)]
         tiles = slice(loads[at].first_tile, loads[at].first_tile + len(cycles))
         ready[tiles] += cycles
@@ -82,7 +94,31 @@ def longest_path(
                 continue
             for turn in range(item.times)[:: -1 if item.reverse else 1]:
                 ready[:] += machine.sync.loop_cycles
+                begun[:] = ready
                 walk(item.body, before * item.times + turn)
+            begun[:] = ready
 
     walk(program.body, 0)
     return spent[int(ready.argmax())], ready
+
+
+def early_part(machine: MimdMachine, whole: np.ndarray, dependent: np.ndarray | int) -> np.ndarray:
+    """int64: cycles of exchanges that may go on while the supersteps before them compute, of those of all of them and
+    those of the part that waits for this compute."""
+    cycles: np.ndarray = np.floor(machine.exchange.overlap * np.maximum(whole - dependent, 0)).astype(np.int64)
+    return cycles
+
+
+def _early_cycles(
+    program: Program, machine: MimdMachine, steps: Sequence[Superstep], own: Sequence[np.ndarray | None]
+) -> list[np.ndarray | None]:
+    """int64[taking part] by superstep: `early_part` of every tile; None: nothing. own: all of their cycles."""
+    found: list[np.ndarray | None] = [None] * len(steps)
+    for at, (superstep, overlap, whole) in enumerate(zip(steps, overlaps_of(program), own, strict=True)):
+        if overlap is None or superstep.exchange is None or whole is None:
+            continue
+        late = np.zeros(program.tiles, np.int64)
+        if overlap.dependent is not None:
+            late[overlap.dependent.tiles] = fabric_of(machine).tile_cycles(program, overlap.dependent)
+        found[at] = early_part(machine, whole, late[superstep.exchange.tiles])
+    return found

@@ -178,7 +178,9 @@ def exchange_rows(
     rows.append(Row(what="links between chips", how="bytes over links, by route", cycles=part.link))
     how = "what transfers take longer than compute, and their latency"
     rows.append(Row(what="memory behind the tile, not hidden", how=how, cycles=part.memory))
-    rest = part.exchange - part.link - part.memory - here * times
+    hidden = "sent while supersteps before it compute, as none of them writes it"
+    rows.append(Row(what="hidden behind compute", how=hidden, cycles=-part.hidden))
+    rest = part.exchange + part.hidden - part.link - part.memory - here * times
     return _with_others(rows, rest, machine)
 
 

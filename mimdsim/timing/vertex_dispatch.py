@@ -12,6 +12,7 @@ import numpy as np
 from mimdsim.base.compressed_columns import compact, single
 from mimdsim.numerics.columns.grouping import places_among
 from mimdsim.program import Program, Superstep, VertexTable, WorkerBundles, extents_of
+from mimdsim.program.overlap import synchronised_chips
 from mimdsim.timing.extents import DataDependentTerm, Extents, data_dependent_term, split_extents
 from mimdsim.timing.tile_classes import CountingPlan, PlacedTable, plan_counting
 
@@ -116,13 +117,3 @@ def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[DataD
         else:
             by_spikes.append(data_dependent_term(table, term, static, recorded))
     return always, by_spikes
-
-
-def synchronised_chips(program: Program, superstep: Superstep) -> np.ndarray:
-    """bool[chips]: the chips that wait for all their tiles before this superstep."""
-    exchange, synced = superstep.exchange, np.zeros(program.chips, bool)
-    if exchange is not None and exchange.moves:
-        moves = (exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)
-        synced[exchange.tiles[moves] // program.tiles_per_chip] = True  # supersteps that only arrange rows do not wait
-        synced |= exchange.link_bytes is not None
-    return synced

@@ -111,18 +111,19 @@ def test_cycles_of_groups(grouped: Compiled) -> None:
 
 
 def product_cycles(positions: int, row_passes: int, inner_passes: int) -> int:
-    """Of one vertex of the library (ConvPartial1x1Out in float32). Six contexts take turns, each for its positions: 24
-    bundles for none, 47 for one, 46 for two, 46 and 8 more for each beyond three; sums are set to zero by 2 and 8 for
-    each. Before every pass 16 x 8 coefficients of 4 bytes are loaded."""
+    """Of one vertex of the library (ConvPartial1x1Out in float32). Six contexts take turns, each for its positions: 9
+    bundles for none, 44 for one, 50 for two, 52 and 8 more for each beyond three; sums are set to zero by 2 and 8 for
+    each. A context takes 8 once, and 3 at every group of inputs. Before every pass 16 x 8 coefficients of 4 bytes are
+    loaded."""
     unit = machine(TILES, CONTEXTS, 1).matrix
     assert unit is not None
     loaded = 16 * 8 * 4 // unit.coefficient_load_bytes_per_cycle
     most = ceil(positions / CONTEXTS)
-    each = (24, 47, 46)[most] if most < 3 else 46 + 8 * (most - 3)
+    each = (9, 44, 50)[most] if most < 3 else 52 + 8 * (most - 3)
     set_to_zero, added = CONTEXTS * (each + 2 + 8 * most), CONTEXTS * each
     first = 11 + row_passes * (18 + 7 + loaded + set_to_zero)
     later = (inner_passes - 1) * (14 + 1 + row_passes * (19 + 6 + loaded + added))
-    return 50 + 13 + first + later
+    return 50 + 13 + CONTEXTS * (8 + 3 * inner_passes) + first + later
 
 
 def pixels_of_run(places: range, taps: set[int], convolution: Convolution) -> set[tuple[int, int]]:

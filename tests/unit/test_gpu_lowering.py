@@ -339,3 +339,16 @@ def test_what_does_not_fit_is_refused_with_both_numbers() -> None:
         DoesNotFit, match=r"a100, strategy 'hoisted', tf32: .* needs .* KiB and the device has 32.0 KiB"
     ):
         time_on_gpu(small(), tiny, strategy="hoisted", precision="tf32")
+
+
+def test_bfloat16_is_timed_as_halves_where_there_is_any() -> None:
+    half, bfloat = (time_on_gpu(small(), a100(), strategy="hoisted", precision=one) for one in ("fp16", "bf16"))
+    assert replace(bfloat, precision="fp16", assumptions=bfloat.assumptions[1:]) == half
+    assert bfloat.precision == "bf16"
+    assert bfloat.assumptions[0].name == "bf16"
+    tpu, volta = (load_machine(name) for name in ("tpu-v4", "v100"))
+    assert isinstance(tpu, GpuMachine)
+    assert isinstance(volta, GpuMachine)
+    assert time_on_gpu(small(), tpu, strategy="auto", precision="bf16").precision == "bf16"
+    with pytest.raises(MappingError, match=r"v100 does not multiply bf16, which came with TF32: use 'fp16'"):
+        time_on_gpu(small(), volta, strategy="auto", precision="bf16")

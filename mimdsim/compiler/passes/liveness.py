@@ -1,15 +1,16 @@
 """Which variable is in memory when: bytes per tile by category, the peak, and the curve over the program.
 
 A variable lives from its first write to its last read. Inside a repeat it lives for the whole repeat when it is also
-used outside, indexed by timestep, or read before it is written. Exchange buffers live in their superstep; persistent
-variables, vertices and code always. Of a variable behind the tiles, two buffers of the largest piece that a superstep
-takes are on a tile, at most all of it, from the superstep before the first that takes some to that after the last.
+used outside, indexed by timestep, or read before it is written. Exchange buffers live in their superstep, and what is
+sent early (`exchange.overlap`) also in those that compute meanwhile; persistent variables, vertices and code always. Of
+a variable behind the tiles, two buffers of the largest piece that a superstep takes are on a tile, at most all of it,
+from the superstep before the first that takes some to that after the last.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep, TileFormula
 from mimdsim.program.checks.bounds import require_homes
 from mimdsim.program.mapping import TileMapping
+from mimdsim.program.overlap import Overlap, overlaps_of
 from mimdsim.program.records import CATEGORIES, OVERHEADS
 
 Where = np.ndarray | slice  # tiles
@@ -100,7 +102,8 @@ def measure_memory(program: Program, machine: MimdMachine) -> Memory:
 def memory_of(program: Program, machine: MimdMachine) -> Memory:
     """`measure_memory` of a program whose vertices and elements are all on its tiles."""
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
-    spans = _spans(program)
+    early = overlaps_of(program) if machine.exchange.overlap else (None,) * len(supersteps)
+    spans = _spans(program, early)
     tiles = program.tiles
     vertices, code = _fixed_bytes(supersteps, tiles, machine)
     always = vertices + code
@@ -123,11 +126,7 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
         ends[last].append(name)
         if variable.persistent and name not in behind:
             always[held[name][0]] += held[name][1]
-    buffers = {
-        index: (superstep.exchange.tiles, compact(superstep.exchange.column("bytes_received")))
-        for index, superstep in enumerate(supersteps)
-        if superstep.exchange is not None and not superstep.copies
-    }
+    buffers = _buffers(supersteps, early, tiles)
     live = vertices + code
     peak_by_tile = np.zeros(tiles, np.int64)
     curve = np.zeros((3, len(supersteps)), np.int64)
@@ -159,6 +158,27 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
         held=held,
         buffers=buffers,
     )
+
+
+def _buffers(
+    supersteps: list[Superstep], early: Sequence[Overlap | None], tiles: int
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """superstep -> (tiles, bytes) of what its exchange brings, and of what comes early of the next one."""
+    held: dict[int, np.ndarray] = {}
+    buffers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for index, (superstep, overlap) in enumerate(zip(supersteps, early, strict=True)):
+        exchange = superstep.exchange
+        if exchange is None or superstep.copies:
+            continue
+        buffers[index] = exchange.tiles, compact(exchange.column("bytes_received"))
+        for before in range(index if overlap is None else overlap.first, index):
+            assert overlap is not None
+            held.setdefault(before, np.zeros(tiles, np.int64))[exchange.tiles] += overlap.early_bytes
+    for index, more in held.items():
+        if index in buffers:
+            more[buffers[index][0]] += wide(buffers[index][1])
+        buffers[index] = np.flatnonzero(more), compact(more[more > 0])
+    return buffers
 
 
 def _fixed_bytes(supersteps: list[Superstep], tiles: int, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:
@@ -196,8 +216,9 @@ def _scratch(superstep: Superstep, tiles: int, contexts: int) -> np.ndarray | in
     return found
 
 
-def _spans(program: Program) -> dict[str, tuple[int, int]]:
-    """First and last superstep in which each used variable must be in memory."""
+def _spans(program: Program, early: Sequence[Overlap | None]) -> dict[str, tuple[int, int]]:
+    """First and last superstep in which each used variable must be in memory; targets of copies that are made early
+    from the superstep on that computes meanwhile."""
     accesses: dict[str, list[tuple[int, bool]]] = {}  # position, whether it is a whole write
     position = 0
     extent: dict[Repeat, tuple[int, int]] = {}
@@ -205,8 +226,10 @@ def _spans(program: Program) -> dict[str, tuple[int, int]]:
         for repeat in stretch.repeats:
             extent[repeat] = extent.get(repeat, (position, 0))[0], position + len(stretch.body) - 1
         for superstep in stretch.body:
+            overlap = early[position]
             for name, whole_write in _touches(superstep):
-                accesses.setdefault(name, []).append((position, whole_write))
+                begins = overlap.first if overlap is not None and name in overlap.targets else position
+                accesses.setdefault(name, []).append((begins, whole_write))
             position += 1
     ranges = sorted(extent.values(), key=lambda one: one[1] - one[0])  # those within others first
     last_position = position - 1

@@ -96,7 +96,7 @@ def reductions_of(
     work^0.8 of occupied tiles times capacity of the spikes, or as many for each. A tile gets whole words of sums: with
     halves an even number of vertices.
     """
-    word, batch, even = 4 // options.value_bytes, network.batch, options.reduce_rule == "even"
+    word, batch, even = 4 // options.item_bytes, network.batch, options.reduce_rule == "even"
     capacities = {layer.name: layer.capacity for layer in network.layers}
     where = {layer.name: layer for layer in layers}
     placed: dict[tuple[str, str], ReducePlacement] = {}

@@ -44,10 +44,11 @@ class MappingOptions(Section):
     jrfinkbeiner/graphcore_snn, commit 0d81a25).
 
     `id_bytes`: ids and counts of spikes as int32 or uint16 (at most 65,535 neurons). `value_bytes` 2: weights, states,
-    gradients and moments are halves, rounded whenever a vertex writes them; `moment_bytes` 4 keeps moments in float32
-    (0: as other values). `spike_exchange`: what the next layer receives, ids and counts or a row of a byte per neuron.
-    `selection_tiles`: spread over the chip, or the last tiles, one per sample and layer, as in the authors' older
-    operation. `reduce_rule`: tiles that add up input gradients by work, or the same number for every layer.
+    gradients and moments are halves, rounded whenever a vertex writes them, or bfloat16 if that is given instead;
+    `moment_bytes` 4 keeps moments in float32 (0: as other values). `spike_exchange`: what the next layer receives, ids
+    and counts or a row of a byte per neuron. `selection_tiles`: spread over the chip, or the last tiles, one per sample
+    and layer, as in the authors' older operation. `reduce_rule`: tiles that add up input gradients by work, or the same
+    number for every layer.
     `dense_neurons`: with dense spikes linear neurons run as calls of the element-wise library, one per operation, or
     fused in a vertex written by hand, or "traced": as calls, every timestep a call of a function that a framework made
     of its unrolled trace (docs/dense-spikes.md). `state_gradient` "per_batch": one vertex per sample and layer on whole
@@ -72,7 +73,7 @@ class MappingOptions(Section):
     reduce_group: int = Field(default=0, ge=0)  # tiles whose sums of an input gradient are added first; 0: batch / 2
     state_gradient: Literal["tilewise", "per_batch"] = "tilewise"
     id_bytes: Literal[4, 2] = 4
-    value_bytes: Literal[4, 2] = 4
+    value_bytes: Literal[4, 2, "bfloat16"] = 4
     moment_bytes: Literal[0, 4] = 0
     spike_exchange: Literal["ids", "dense"] = "ids"
     selection_tiles: Literal["published", "last"] = "published"
@@ -86,12 +87,22 @@ class MappingOptions(Section):
     @model_validator(mode="after")
     def _whole_vectors(self) -> MappingOptions:
         halves = VECTOR_BYTES // 2
-        if self.value_bytes == 2 and self.neurons_per_tile % halves:
+        if self.item_bytes == 2 and self.neurons_per_tile % halves:
             raise ValueError(
                 f"mapping.neurons_per_tile: {self.neurons_per_tile} must be a multiple of {halves} with value_bytes = "
-                "2, because vertices work on four halves at a time; 0 lets the compiler choose"
+                f"{self.value_bytes}, because vertices work on four halves at a time; 0 lets the compiler choose"
             )
         return self
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a value, whatever its format."""
+        return 2 if self.value_bytes == "bfloat16" else self.value_bytes
+
+    @property
+    def number_format(self) -> str:
+        """Of values, where their bytes do not say it: 'bfloat16', else ''."""
+        return self.value_bytes if self.value_bytes == "bfloat16" else ""
 
     @property
     def id_dtype(self) -> str:
@@ -108,7 +119,7 @@ class MappingOptions(Section):
     @property
     def tile_unit(self) -> int:
         """Neurons per tile come in multiples of this: the given unit, and whole vectors of halves."""
-        return self.neurons_unit if self.value_bytes == 4 else math.lcm(self.neurons_unit, VECTOR_BYTES // 2)
+        return self.neurons_unit if self.item_bytes == 4 else math.lcm(self.neurons_unit, VECTOR_BYTES // 2)
 
 
 class MappingFile(Section):
