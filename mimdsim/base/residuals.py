@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from mimdsim.base.units import counted
 
 LEVEL = 0.9
+WIDEST = 100.0  # half width of an interval, which numbers of a damaged file may exceed
 FEWEST_ROWS, FEWEST_SOURCES = 10, 2
 # figures: the wider class that lends its rows
 WIDER = {
@@ -33,7 +34,6 @@ WIDER = {
     "sparse product on tiles": "part of a program",
     "part of a program": "",
     "transfer over routers": "",
-    "core of a wafer": "",
     "GPU kernel": "GPU",
     "GPU training step": "GPU",
     "GPU": "",
@@ -67,7 +67,7 @@ def combined(shares: Iterable[float]) -> float:
 
 def interval(middle: float, half_width: float, factor: float = 1.0) -> tuple[float, float]:
     """The ends of the interval of a number of at least 0; half_width: a share."""
-    reach = math.exp(factor * half_width)
+    reach = math.exp(min(factor * half_width, WIDEST))
     return middle / reach, middle * reach
 
 
@@ -100,7 +100,6 @@ RESIDUALS = {
         _known("sparse product on tiles", "sparse product on tiles", 1.93, 49, 2),
         _known("part of a program", "part of a program", 0.689, 214, 8),
         _known("transfer over routers", "transfer over routers", 1.63, 3634, 2),
-        _known("core of a wafer", "core of a wafer", 0.74, 182, 2),
         _known("GPU kernel", "GPU kernel", 1.7, 604, 2),
         _known("GPU training step", "GPU training step", 0.889, 204, 2),
         _known("GPU", "GPU", 1.47, 808, 2),

@@ -11,7 +11,7 @@ from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.costs.area_power import silicon_profile
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import SiliconProfile
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
 
 COLUMNS = {"chip", "machine", "changes", "metric", "value", "unit", "tolerance", "judged"}
 METRICS = {"area_mm2": "mm2", "sram_share": "of the area", "full_load_watts": "W"}
@@ -28,7 +28,7 @@ def chip_row(row: Cells, _asked: Asked) -> Fields:
         value, off = _metric(silicon_profile(_machine(row)), row["metric"])
         # of the chip that is described, not of others that take numbers from it
         bearing = None if row["changes"] else row.bearing(row["machine"], published, again)
-        return around(value, off / value) | {"bearing": bearing}
+        return within_bounds(value, value - off, value + off) | {"bearing": bearing}
 
     return {
         "name": f"{row['chip']} {row['metric']} {row['value']}",

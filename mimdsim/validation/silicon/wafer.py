@@ -213,7 +213,6 @@ def wafer_row(row: Cells, asked: Asked) -> Fields:
         "published": measured,
         "tolerance": tolerance,
         "kind": f"{kind}, {generation}, {where}",
-        "origin": row["program"].partition("_")[0],
         "predict": predict,
     }
 
@@ -295,5 +294,4 @@ WAFERS = ReferenceTable(
     also={"source"},
     ignored={"cycles_min", "cycles_max", "relative_accesses", "absolute_accesses"},
     read_row=wafer_row,
-    figures="core of a wafer",
 )
