@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.dropout import PER
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
-from mimdsim.graph.names import Parameter, aged, before, coefficient_of, spikes_of
+from mimdsim.graph.names import Parameter, aged, before, coefficient_of, delay_width_of, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
+from mimdsim.graph.weight_functions import WeightFunction
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
 
@@ -49,6 +51,19 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Derived:
+    """What an operation makes of parameters before the timesteps, which read it in their place. `scheduled`: scalars
+    that it reads too, which the host writes."""
+
+    name: str
+    kind: str
+    about: Any
+    of: tuple[Parameter, ...]
+    makes: tuple[Parameter, ...]
+    scheduled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layer:
     """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
 
@@ -60,7 +75,8 @@ class Layer:
     neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
     or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
     `reset_unread` where they would spike, though nobody reads those spikes.
-    delays: of every weight, learned with it. Raises MappingError for an unknown choice.
+    delays: of every weight, learned with it. weight_functions: by the public name of a parameter, what weights are made
+    of it. Raises MappingError for an unknown choice.
     """
 
     name: str
@@ -78,6 +94,7 @@ class Layer:
     dropout_per: str = "timestep"
     norm: BatchNorm | None = None
     delays: Delays | None = None
+    weight_functions: tuple[tuple[str, WeightFunction], ...] = ()
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -106,6 +123,7 @@ class Layer:
             self._check_convolution(self.convolution)
         if self.delays is not None:
             self._check_delays()
+        self._check_weight_functions()
 
     def _check_delays(self) -> None:
         what = ""
@@ -120,6 +138,23 @@ class Layer:
             )
         if what:
             raise MappingError(f"layer '{self.name}': network.delays: {what}")
+
+    def _check_weight_functions(self) -> None:
+        known = {each.public: each for each in self.parameters if each.role in ("weights", "recurrent")}
+        for name, function in self.weight_functions:
+            try:
+                if name not in known:
+                    raise MappingError(f"no weights{suggest(name, known)}; there are {', '.join(known)}")
+                if self.delays:
+                    raise MappingError("weights with delays that are learned have none: leave one of both out")
+                if self.norm:
+                    raise MappingError(
+                        "batch norm is folded into weights for inference, and not into a function of them: leave one "
+                        "of both out"
+                    )
+                function.check(known[name].shape[0])
+            except MappingError as problem:
+                raise MappingError(f"layer '{self.name}': network.weight_functions.'{name}': {problem}") from None
 
     def _check_cell(self, cell: Cell) -> None:
         what = ""
@@ -245,12 +280,34 @@ class Layer:
         return weights, *also, *others, *learned
 
     @property
+    def derived(self) -> tuple[Derived, ...]:
+        """What is made of parameters before the timesteps: of delays that are learned the weights for each age, and
+        weights that are functions of parameters."""
+        named, made = {each.public: each for each in self.parameters}, []
+        if self.delays:
+            of = tuple(each for each in self.parameters if each.role in ("weights", "delay"))
+            ages = tuple(replace(of[0], source=f"delay{age}") for age in range(self.delays.ages))
+            width = (delay_width_of(self.name),)
+            name, kind = f"delayed.{self.name}", "delayed_weights"
+            made.append(Derived(name=name, kind=kind, about=self.delays, of=of, makes=ages, scheduled=width))
+        for public, function in self.weight_functions:
+            own = named[public]
+            acts = replace(own, source=".".join(filter(None, (own.source, function.function))))
+            name = f"{function.function}.{own.short}"
+            made.append(Derived(name=name, kind="weight_function", about=function, of=(own,), makes=(acts,)))
+        return tuple(made)
+
+    @property
+    def acting(self) -> tuple[Parameter, ...]:
+        """What timesteps read: the parameters, but what is derived of some of them in their place."""
+        places = {name: each.makes for each in self.derived for name in each.of[:1]}
+        gone = {name for each in self.derived for name in each.of[1:]}
+        return tuple(each for own in self.parameters if own not in gone for each in places.get(own, (own,)))
+
+    @property
     def matrices(self) -> tuple[Parameter, ...]:
-        """The weights of what it reads, source by source; where delays are learned, what follows from them for each
-        age before the timesteps, which is no parameter."""
-        weights = tuple(each for each in self.parameters if each.role == "weights")
-        ages = range(self.delays.ages if self.delays else 0)
-        return tuple(replace(weights[0], source=f"delay{age}") for age in ages) or weights
+        """The weights of what it reads as timesteps read them, source by source, or age by age."""
+        return tuple(each for each in self.acting if each.role == "weights")
 
     @property
     def fan_in(self) -> int:
@@ -318,7 +375,7 @@ def cell_step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Car
     assert cell is not None
     own = None
     if cell.of.recurrent:
-        trained = {parameter.role: parameter.name for parameter in layer.parameters}
+        trained = {parameter.role: parameter.name for parameter in layer.acting}
         own = body.one("matmul", (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)
         if layer.bias:
             own = body.one("bias_add", (own, trained["recurrent_bias"]), f"recurrent.{name}.biased", layer=name)
