@@ -42,6 +42,7 @@ from mimdsim.graph.losses import Loss
 from mimdsim.graph.names import ROLES, spikes_of
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
+from mimdsim.graph.weight_functions import WeightFunction, weights_of_function
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.description.workload import change_description
 from mimdsim.workload.interchange.importing import base_table
@@ -164,7 +165,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
             gain = weights[f"gain.{name}"] if layer.trained_norm else None
-            convolution, matrix = source.product.convolution, weights[array]
+            convolution, matrix = source.product.convolution, _acting(source.function, weights[array])
             if source.product.delays:
                 spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
             if not reading.weights:
@@ -172,7 +173,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             currents += spikes
             bias = 0.0
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):
-            currents += _earlier(sent[calls.name]) @ weights[f"r.{name}"]
+            currents += _earlier(sent[calls.name]) @ _acting(layer.recurrent_function, weights[f"r.{name}"])
         off = np.abs(currents - recorded).max() if np.shape(currents) == recorded.shape else np.inf
         largest = np.abs(recorded).max()
         if not off <= SAME_CURRENT * max(largest, SAME_CURRENT):
@@ -281,8 +282,8 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     if not isinstance(of, LayerOutput) or not (of.spikes or recorded.layers[of.layer].reading.of_cells):
         return recorded
     held, calls = parameters_of(module), recorded.layers[of.layer]
-    values = held[product.weight]
-    values = values.reshape(len(values), -1).T if product.transposed else values
+    values = held[product.weight] * recorded.masks.get(product.weight, 1.0)
+    values = _acting(product.function, values.reshape(len(values), -1).T if product.transposed else values)
     bias, sent = held[product.bias] if product.bias else 0.0, calls.sequence(calls.outputs)
     if product.delays:
         sent, values = at_every_age(
@@ -307,6 +308,10 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     )
     returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
     return replace(recorded, layers={**recorded.layers, name: made}, returned=returned, reading=reading)
+
+
+def _acting(function: WeightFunction | None, values: np.ndarray) -> np.ndarray:
+    return weights_of_function(function, values) if function else values
 
 
 def _layer_of(origin: Origin | None) -> object:

@@ -117,7 +117,7 @@ def _links_of(
             array,
             source.product.transposed,
             (source.first, source.last),
-            MINUS if source.product.negative else source.product.norm * source.product.folded,
+            MINUS if source.product.negative and not source.function else source.product.norm * source.product.folded,
         )
     sign = dict.fromkeys(layer.negative, MINUS)
     if positions := layer.sources[0].product.positions:

@@ -90,6 +90,15 @@ class WeightFunction:
         return every[first:last, None]
 
 
+    def of_rows(self, first: int, last: int | None, negative: bool = False) -> WeightFunction:
+        """That of some of the rows, or of what is subtracted."""
+        if not (self.signs or negative):
+            return self
+        last = sum(map(abs, self.signs)) if last is None else last
+        signs = self.sign(first, last)[:, 0] * (-1 if negative else 1)
+        return WeightFunction(function=self.function, signs=run_lengths(signs))
+
+
 def run_lengths(signs: Array) -> tuple[int, ...]:
     """`WeightFunction.signs` of a number of 1 or -1 for every row."""
     edges = [0, *(np.flatnonzero(np.diff(signs)) + 1).tolist(), len(signs)]
