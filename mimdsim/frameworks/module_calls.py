@@ -271,7 +271,7 @@ class ModuleRecorder(Recorder):
         else:
             prefix = f"{name}." if name else ""
             names: dict[str, Any] = {"weight": "", "bias": ""}
-            for role in [*names]:
+            for role in ("weight", "bias"):
                 if torch.nn.utils.parametrize.is_parametrized(module, role):
                     names[role], names["made_by"] = self._parametrized(where, module)
                 elif role in pruned:

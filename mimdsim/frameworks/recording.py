@@ -502,7 +502,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         function = FUNCTIONS[name]
         options = dict(zip(("input", *function.arguments), args, strict=False)) | kwargs
         names: dict[str, Any] = {"weight": "", "bias": ""}
-        for role in names:
+        for role in ("weight", "bias"):
             if (tensor := options.get(role)) is None:
                 continue
             origin = self.origin(tensor)

@@ -132,13 +132,13 @@ def network_of_layers(
 
 
 def _acting_weights(layer: Layer, weights: Mapping[str, Array]) -> dict[Parameter, Array]:
-    """What timesteps read, but for constants of neurons; delays that were learned are rounded."""
+    """Weights and biases as timesteps read them; delays that were learned are rounded."""
     known = dict(weights)
     for each in layer.derived:
         given = [np.asarray(weights[own.name], np.float64) for own in each.of] + [np.zeros(1) for _ in each.scheduled]
         made = OPERATIONS[each.kind].evaluate(each.about, *given)
         known |= {own.name: values for own, values in zip(each.makes, made, strict=True)}
-    return {each: known[each.name] for each in layer.acting if not each.constant}
+    return {each: known[each.name] for each in layer.acting if each.role in ("weights", "recurrent", "bias") and each.name in known}
 
 
 def with_constants(layer: Layer, weights: Mapping[str, Array]) -> Layer:
