@@ -104,7 +104,7 @@ def drawn_inputs(
     of_planes = {weights_of(layer.name) for layer in network.layers if layer.positions > 1}
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
     for name, drawn in initial_weights(network, seed, draw.weight_scale, 0.02 + offset).items():
-        around = ROOM.get(network.parameters[name].role, 0.0)
+        around = ROOM.get(network.parameters[name].role.rstrip("0123456789"), 0.0)
         bias = random.uniform(-around, around, drawn.shape) if around else 0.0
         if gated[network.parameters[name].layer]:  # gates that saturate would hide what comes before them
             drawn = drawn / np.float32(draw.weight_scale)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import delays, weight_functions
+from mimdsim.codelets import recurrence_and_bias as biases
 from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.graph import Operation
 from mimdsim.program import Codelet
@@ -35,6 +36,18 @@ def lower_weight_gradient(low: Lowering, op: Operation) -> None:
     """weight_function_gradient: from the sum over the timesteps."""
     codelet = weight_functions.weight_function_gradient(op.attributes)
     _make_gradients(low, op, "gradients of functions", codelet, ("dw",), ("gradient", "w"))
+
+
+def lower_bias_sum(low: Lowering, op: Operation) -> None:
+    """bias_sum: of the biases of a layer."""
+    names = biases.names(op.attributes)
+    _make_weights(low, op, "biases", biases.bias_sum(op.attributes), ["acting"], names)
+
+
+def lower_bias_gradient(low: Lowering, op: Operation) -> None:
+    """bias_sum_gradient: the same for every bias."""
+    names = biases.names(op.attributes)
+    _make_gradients(low, op, "gradients of biases", biases.bias_sum_gradient(op.attributes), names, ("gradient",))
 
 
 def _make_weights(
@@ -79,6 +92,8 @@ def _like_weights(low: Lowering, name: str, layer: str, category: str) -> str:
 RULES: Rules = {
     ("delayed_weights",): lower_delayed_weights,
     ("delayed_weights_gradient",): lower_delay_gradient,
+    ("bias_sum",): lower_bias_sum,
+    ("bias_sum_gradient",): lower_bias_gradient,
     ("weight_function",): lower_weight_function,
     ("weight_function_gradient",): lower_weight_gradient,
 }

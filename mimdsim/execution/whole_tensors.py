@@ -17,7 +17,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets.training import update_codelet
 from mimdsim.execution.execute import Shares
 from mimdsim.execution.whole_tensor_dense import DenseLayer
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, WholeLayer, in_blocks, layer_of
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, WholeLayer, layer_of
+from mimdsim.execution.whole_tensor_values import Tensor, in_blocks
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import (
@@ -109,7 +110,7 @@ class WholeTensors:
             if len(sources) > 1
         }
         self._loss = WholeLoss(network)
-        self._tensors = tuple(tensor for layer in self._layers.values() for tensor in layer.tensors.values())
+        self._tensors = tuple(tensor for layer in self._layers.values() for tensor in layer.parameters)
         self._trained = tuple(tensor for tensor in self._tensors if tensor.parameters[0].name in network.trained)
         self._pruned = tuple(
             (tensor.value[:, rows], tensor.gradient[:, rows])
@@ -286,6 +287,8 @@ class WholeTensors:
         if "backward" not in phases:
             return
         self._backward(g)
+        for each in self._layers.values():
+            each.derived.backward()
         if "update" in phases:
             for weights, gradient in self._pruned:
                 gradient[weights == 0] = 0

@@ -35,7 +35,7 @@ from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, functions_in, layers_of, named, read_by, sums_apart, widths_of
-from mimdsim.frameworks.torch_weights import NOTE, frozen_arrays, links_of, parameters_of, pruned_arrays, weights_of
+from mimdsim.frameworks.torch_weights import NOTE, bias_arrays, frozen_arrays, links_of, parameters_of, pruned_arrays, weights_of
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, inference_graph, interpret
 from mimdsim.graph.cell_catalogue import cell_of
 from mimdsim.graph.losses import Loss
@@ -153,9 +153,8 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
     for name, layer in named(layers):
         calls, reading = layer.calls, layer.calls.reading
         recorded = calls.sequence(calls.currents)
-        bias = weights.get(f"b.{name}", 0.0) - (
-            _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
-        )
+        bias = sum(weights.get(array, 0.0) for array in bias_arrays(name, layer))
+        bias -= _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
         currents: np.ndarray | float = 0.0
         for source, array in zip(layer.sources, weights_named(name, read_by(layers, layer)), strict=True):
             what = f"what '{' + '.join(source.layers)}' sends" if any(source.layers) else "the input"

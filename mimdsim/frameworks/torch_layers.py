@@ -413,6 +413,11 @@ def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
     return learned + [(of, arrays[row]) for row, (of, _) in written.rows.items() if of]
 
 
+def number_of_biases(layer: TorchLayer) -> int:
+    """How many are added up; a batch norm has one, with those before it in its statistics."""
+    return 1 if layer.norm or layer.recurrent_bias and not layer.biases else len(layer.biases)
+
+
 def mostly_delayed(layers: list[TorchLayer]) -> bool:
     """Whether most layers read what others sent a timestep earlier."""
     lags = [lag for layer in layers for source in layer.sources for name, lag in source.terms if name]

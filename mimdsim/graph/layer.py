@@ -72,7 +72,7 @@ class Layer:
     its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
     training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). norm: batch norm of the sum
     of its weighted sources, with gain and bias; what comes from itself is added to that. bias: a trained current per
-    neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
+    neuron; so many of them, which are added up. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
     or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
     `reset_unread` where they would spike, though nobody reads those spikes.
     delays: of every weight, learned with it. weight_functions: by the public name of a parameter, what weights are made
@@ -84,7 +84,7 @@ class Layer:
     neurons: int
     neuron: LinearNeuron | Cell
     selection: Selection
-    bias: bool = False
+    bias: int = False
     recurrence: str = "none"
     spiking: bool = True
     reset_unread: bool = False
@@ -262,7 +262,7 @@ class Layer:
         if self.recurs:
             shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
         if self.bias or self.norm:
-            shapes["bias"] = (1, self.gates * self.columns)
+            shapes |= dict.fromkeys(self._biases, (1, self.gates * self.columns))
         if self.norm:
             shapes |= dict.fromkeys(("gain", *STATISTICS), (1, self.columns))
         if self.cell is not None:
@@ -280,6 +280,11 @@ class Layer:
         return weights, *also, *others, *learned
 
     @property
+    def _biases(self) -> tuple[str, ...]:
+        """Roles of biases that are added up."""
+        return "bias", *(f"bias{number}" for number in range(2, 1 + (0 if self.norm else self.bias)))
+
+    @property
     def derived(self) -> tuple[Derived, ...]:
         """What is made of parameters before the timesteps: of delays that are learned the weights for each age, and
         weights that are functions of parameters."""
@@ -290,6 +295,10 @@ class Layer:
             width = (delay_width_of(self.name),)
             name, kind = f"delayed.{self.name}", "delayed_weights"
             made.append(Derived(name=name, kind=kind, about=self.delays, of=of, makes=ages, scheduled=width))
+        if len(roles := self._biases) > 1:
+            of = tuple(named[f"{self.name}.{role}"] for role in roles)
+            name, total = f"biases.{self.name}", (replace(of[0], source="sum"),)
+            made.append(Derived(name=name, kind="bias_sum", about=len(of), of=of, makes=total))
         for public, function in self.weight_functions:
             own = named[public]
             acts = replace(own, source=".".join(filter(None, (own.source, function.function))))

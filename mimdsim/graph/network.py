@@ -549,6 +549,7 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
 def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
     """What enters a timestep of a stretch."""
     layers = network.stretches[stretch]
+    body.elsewhere |= {own.name for layer in network.layers for each in layer.derived for own in each.of}
     weighted = network.weighted(stretch)
     terms = [each for layer in weighted for each in network.terms(layer)]
     read = {each.lag for each in terms if each.name == INPUT}

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import ADAM, Given, assert_same_bits, compiled, executed, given_values, interpreted
+from networks import ADAM, Given, assert_same_bits, compiled, executed, given_values, interpreted, relative_error
 from test_array_lowering import assert_agree as assert_dense_agree
 from test_chips import compiled as compiled_on_chips
 from test_gpu_execution import assert_same_training_step
-from test_sources import POPULATIONS, network_reading
+from test_sources import POPULATIONS, SKIP, network_reading
+from test_whole_tensors import run_whole
 from test_wiring import assert_agrees
 
 import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.names import gradient_of
 from mimdsim.graph.weight_functions import (
     FUNCTIONS,
     WeightFunction,
@@ -51,9 +53,8 @@ def values_of(network: SpikingNetwork, seed: int = 3) -> Given:
     values = given_values(network, seed)
     for layer in network.layers:
         for each in layer.derived:
-            (own,) = each.of
-            about = each.about.about
-            if not about.keeps_zeros:
+            own = each.of[0]
+            if each.kind == "weight_function" and not (about := each.about.about).keeps_zeros:
                 drawn = np.abs(values.arrays[own.name].astype(np.float64)) + 2.0**-10
                 values.arrays[own.name] = about.inverse(drawn).astype(np.float32)
     return values
@@ -130,6 +131,56 @@ def test_copies_of_a_layer_make_their_share_of_the_weights() -> None:
         found = executed(made, values)
         assert_agrees(found, interpreted(network, values))
         assert_same_bits(executed(made, values, strict=True), found)
+
+
+@pytest.mark.parametrize("recurrence", ["all_to_all", "one_to_one", "none"])
+@pytest.mark.parametrize("more", [{}, DENSE], ids=["lists", "dense"])
+def test_whole_tensors_make_what_the_program_makes(more: dict[str, Any], recurrence: str) -> None:
+    network = biased(functional("softplus", recurrence=recurrence, largest_gradient_norm=0.05, **more))
+    first = network.layers[0]
+    some = tuple(each for each in first.weight_functions if each[0] != "hidden0")  # some weights are read as they are
+    network = replace(network, layers=(replace(first, weight_functions=some), *network.layers[1:]))
+    values = values_of(network)
+    whole, meant = run_whole(network, values), interpreted(network, values)
+    kept = {parameter.kept(slot) for parameter in network.trained.values() for slot in network.optimiser.state}
+    assert set(whole.memory) == {*network.parameters, *kept}
+    for name, parameter in network.trained.items():
+        for found, expected in (
+            (whole.read(gradient_of(name)), meant.gradients[parameter.short]),
+            (whole.read(f"next.{name}"), meant.updated[parameter.short]),
+        ):
+            assert np.abs(expected).max() > 0
+            assert relative_error(found, expected) < 1e-5, name
+
+
+def biased(network: SpikingNetwork, count: int = 2) -> SpikingNetwork:
+    return replace(network, layers=tuple(replace(layer, bias=count) for layer in network.layers))
+
+
+@pytest.mark.parametrize("recurrence", ["all_to_all", "none"])
+@pytest.mark.parametrize("more", [{}, DENSE], ids=["lists", "dense"])
+def test_biases_that_add_up_are_trained_each(more: dict[str, Any], recurrence: str) -> None:
+    network = biased(network_reading(SKIP, recurrence=recurrence, optimiser=ADAM, largest_gradient_norm=0.05, **more), 3)
+    values = given_values(network, 3)
+    made, expected = compiled(network), interpreted(network, values)
+    found = executed(made, values)
+    (assert_dense_agree if more else assert_agrees)(found, expected)
+    assert_same_bits(executed(made, values, strict=True), found)
+    for layer in network.layers:
+        same = [found.gradients[f"{role}.{layer.name}"] for role in ("b", "bias2", "bias3")]
+        np.testing.assert_array_equal(same[0], same[1])
+        np.testing.assert_array_equal(same[0], same[2])
+    one = biased(network, 1)
+    summed = {f"b.{each.name}": sum(values.arrays[f"{role}.{each.name}"] for role in ("b", "bias2", "bias3"))
+              for each in network.layers}  # fmt: skip
+    alone = interpreted(one, replace(values, arrays=values.arrays | summed))
+    assert alone.loss == expected.loss
+    if not more:
+        for made in (
+            compiled_on_chips(network, 2, 30),
+            compiled(network, tiles=200, options=MappingOptions(split={"hidden0": Split(batch=3, inputs=2)})),
+        ):
+            assert_agrees(executed(made, values), expected)
 
 
 @pytest.mark.parametrize("strategy", ["as_published", "hoisted", "persistent"])

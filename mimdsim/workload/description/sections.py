@@ -159,7 +159,8 @@ class Network(Section):
     `delays`: by layer, delays of its weights that are learned. `weight_functions`: by parameter (hidden0,
     hidden0.recurrent), what weights are made of it, as in Dale's law. "hidden0 + hidden1" are the dense spikes of both added
     up, which must be as many, with one matrix of weights.
-    `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
+    `bias`: a trained current per neuron, output layer included; 2 or more: so many, which are added up, as those of
+    several products in PyTorch. `dropout`: of dense spikes, the share of what a layer
     reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
     grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over
     the samples (and positions of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a
@@ -205,7 +206,7 @@ class Network(Section):
     delays: dict[str, DelayKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
     weight_functions: dict[str, WeightFunctionKeys] = Field(default_factory=dict, max_length=4 * MAX_LAYERS)
     delay: Literal[0, 1] = 1
-    bias: OneOrMore[bool] = False
+    bias: OneOrMore[bool | Annotated[int, Field(ge=2, le=64)]] = False
     dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
     dropout_per: Literal["timestep", "sequence"] = "timestep"  # how often what is left out is drawn
     batch_norm: OneOrMore[Literal["none", "timestep", "sequence"]] = "none"
