@@ -136,7 +136,7 @@ def test_other_hooks_are_refused_beside_pruning() -> None:
 
 
 UPDATED = ("snntorch RLeaky", "recurrence by hand", "skip, weights of its own", "Dale's law: absolute weights",
-           "Dale's law: softplus weights", "Dale's law: a mask of signs, and a parametrization")  # fmt: skip
+           "Dale's law: rectified weights", "Dale's law: a mask of signs, and a parametrization")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UPDATED)
