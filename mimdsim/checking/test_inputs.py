@@ -165,10 +165,11 @@ def _made_by(function: WeightFunction, acting: np.ndarray) -> np.ndarray:
     """The parameter of which the drawn weights are made; those that a sign forbids are weak, or none, of the other."""
     wanted = acting.astype(np.float64) * function.sign(0, len(acting))
     if function.function == "identity":
-        return wanted.astype(np.float32)
+        return np.asarray(wanted, np.float32)
     made = np.where(wanted < 0, -wanted / FORBIDDEN, wanted)
     below = np.where(wanted < 0, -1.0, 1.0) if function.about.keeps_zeros else 1.0
-    return (function.about.inverse(made) * below).astype(np.float32)
+    parameter: np.ndarray = (function.about.inverse(made) * below).astype(np.float32)
+    return parameter
 
 
 def _dyadic(weights: np.ndarray) -> np.ndarray:

@@ -227,7 +227,9 @@ def _on_biases(
     made, given = ((each,) if isinstance(each, str) else each for each in (written, read))
     fields = [*(f"write {name}[:, start:stop]" for name in made), *(f"read {name}[:, start:stop]" for name in given)]
     count = max(len(made), len(given))
-    source = f"library loops over 64 bits, {len(given)} loads, {len(given) - 1} additions and {len(made)} stores; assumed"
+    source = (
+        f"library loops over 64 bits, {len(given)} loads, {len(given) - 1} additions and {len(made)} stores; assumed"
+    )
     formula = by_vectors(lambda _: len(fields) + len(given) - 1, source)
     return on_elements(
         f"{kind}({count})", "; ".join(fields), by_runs(compute, [True] * len(fields)), formula(4), made[0],

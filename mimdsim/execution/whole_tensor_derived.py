@@ -12,8 +12,8 @@ from mimdsim.graph.names import Parameter
 
 
 class DerivedTensors:
-    """What a layer's parameters are where timesteps read others in their place. `tensors` of those that it has, by role;
-    `own` are those of the parameters, which are trained."""
+    """Parameters of a layer of which timesteps read what is made of them. tensors: what is read, by role; own: of the
+    parameters, which are trained."""
 
     def __init__(self, layer: Layer, tensors: dict[str, Tensor], room: Callable[[tuple[Parameter, ...]], Tensor]):
         self._layer, self._tensors = layer, tensors

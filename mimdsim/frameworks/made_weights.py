@@ -63,7 +63,9 @@ def function_of_weights(
     known = factor[~np.isnan(factor)]
     whole = np.rint(known)
     if acts.shape != w.shape or (np.abs(known - whole) > SAME).any() or (np.abs(whole) > 1).any():
-        raise refusal(f"{where} multiplies by what numbers other than 1, 0 and -1 made of '{parameter.name}'; {nearest}")
+        raise refusal(
+            f"{where} multiplies by what numbers other than 1, 0 and -1 made of '{parameter.name}'; {nearest}"
+        )
     gone = np.rint(factor) == 0
     by_row = np.sign(np.nan_to_num(np.rint(factor)).reshape(len(factor), -1))
     by_row = by_row.T if turned else by_row

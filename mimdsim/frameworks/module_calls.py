@@ -243,7 +243,9 @@ class ModuleRecorder(Recorder):
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         given = args[0]
         of = self.origin(given)
-        others = [each for each in getattr(module, "parametrizations", {}) if each != "weight" or kind is not Kind.FUNCTION]
+        others = [
+            each for each in getattr(module, "parametrizations", {}) if each != "weight" or kind is not Kind.FUNCTION
+        ]
         if others:
             raise refusal(
                 f"{where} computes its '{others[0]}' of others (parametrizations); nearest: one that begins as these "

@@ -89,7 +89,10 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
             made.setdefault("sources", {})[name] = said
         if layer.convolution:
             made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0].name == INPUT)
-        about = {public_name(array): each.function for each, array in zip(layer.sources, weights_named(name, read), strict=True)}
+        about = {
+            public_name(array): each.function
+            for each, array in zip(layer.sources, weights_named(name, read), strict=True)
+        }
         about[f"{name}.recurrent"] = layer.recurrent_function
         if functions := {array: asdict(each) for array, each in about.items() if each}:
             made.setdefault("weight_functions", {}).update(functions)

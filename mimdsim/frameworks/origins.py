@@ -46,8 +46,8 @@ class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
     folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. delays: of its weights,
-    that are learned; positions: the parameter that has them. function: of which the weights are. call: how often it was computed before, or the timestep
-    that was taken of it."""
+    that are learned; positions: the parameter that has them. function: by which weights are made of the parameter.
+    call: how often it was computed before, or the timestep that was taken of it."""
 
     of: Origin
     inputs: int

@@ -35,7 +35,15 @@ from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, functions_in, layers_of, named, read_by, sums_apart, widths_of
-from mimdsim.frameworks.torch_weights import NOTE, bias_arrays, frozen_arrays, links_of, parameters_of, pruned_arrays, weights_of
+from mimdsim.frameworks.torch_weights import (
+    NOTE,
+    bias_arrays,
+    frozen_arrays,
+    links_of,
+    parameters_of,
+    pruned_arrays,
+    weights_of,
+)
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, inference_graph, interpret
 from mimdsim.graph.cell_catalogue import cell_of
 from mimdsim.graph.losses import Loss

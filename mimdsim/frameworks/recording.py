@@ -20,6 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mimdsim.frameworks.arithmetic import ADD, SUBTRACT, TIMES, arithmetic, constant_of, step_of
+from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     Dropout,
@@ -43,11 +44,9 @@ from mimdsim.frameworks.origins import (
     is_in_time,
     minus,
     of_all,
-    parts_of,
     timestep_of,
     undropped,
 )
-from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
 from mimdsim.graph.weight_functions import WeightFunction

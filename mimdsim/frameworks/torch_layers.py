@@ -206,7 +206,9 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         recurrent=product.weight if product else prefix + reading.recurrent if reading.recurrent else "",
         recurrent_transposed=product.transposed if product else bool(reading.recurrent),
         recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
-        recurrent_function=_function(product, *((own[0].first, own[0].last) if own else (0, product.inputs))) if product else None,
+        recurrent_function=_function(product, *((own[0].first, own[0].last) if own else (0, product.inputs)))
+        if product
+        else None,
         recurrent_bias=apart.bias if apart else of_cells,
         negative=frozenset(
             name
@@ -415,7 +417,7 @@ def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
 
 def number_of_biases(layer: TorchLayer) -> int:
     """How many are added up; a batch norm has one, with those before it in its statistics."""
-    return 1 if layer.norm or layer.recurrent_bias and not layer.biases else len(layer.biases)
+    return 1 if layer.norm or (layer.recurrent_bias and not layer.biases) else len(layer.biases)
 
 
 def mostly_delayed(layers: list[TorchLayer]) -> bool:

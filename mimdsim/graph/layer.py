@@ -71,10 +71,11 @@ class Layer:
     input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
     its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
     training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). norm: batch norm of the sum
-    of its weighted sources, with gain and bias; what comes from itself is added to that. bias: a trained current per
-    neuron; so many of them, which are added up. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
-    or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
-    `reset_unread` where they would spike, though nobody reads those spikes.
+    of its weighted sources, with gain and bias; what comes from itself is added to that. bias: trained
+    currents per neuron, so many, which are added up. recurrence: synapses from the layer's spikes of the previous
+    timestep onto each neuron itself ('one_to_one') or all ('all_to_all'). spiking False: the membrane potential is the
+    output, of neurons that are never reset, or with `reset_unread` where they would spike, though nobody reads those
+    spikes.
     delays: of every weight, learned with it. weight_functions: by the public name of a parameter, what weights are made
     of it. Raises MappingError for an unknown choice.
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -89,7 +90,6 @@ class WeightFunction:
         every = np.repeat(np.sign(self.signs).astype(np.float64), np.abs(self.signs)) if self.signs else np.ones(last)
         return every[first:last, None]
 
-
     def of_rows(self, first: int, last: int | None, negative: bool = False) -> WeightFunction:
         """That of some of the rows, or of what is subtracted."""
         if not (self.signs or negative):
@@ -102,9 +102,7 @@ class WeightFunction:
 def run_lengths(signs: Array) -> tuple[int, ...]:
     """`WeightFunction.signs` of a number of 1 or -1 for every row."""
     edges = [0, *(np.flatnonzero(np.diff(signs)) + 1).tolist(), len(signs)]
-    runs = tuple(
-        int(signs[first]) * (last - first) for first, last in zip(edges, edges[1:], strict=False) if last > first
-    )
+    runs = tuple(int(signs[first]) * (last - first) for first, last in pairwise(edges) if last > first)
     return () if all(run > 0 for run in runs) else runs
 
 

@@ -160,7 +160,9 @@ def biased(network: SpikingNetwork, count: int = 2) -> SpikingNetwork:
 @pytest.mark.parametrize("recurrence", ["all_to_all", "none"])
 @pytest.mark.parametrize("more", [{}, DENSE], ids=["lists", "dense"])
 def test_biases_that_add_up_are_trained_each(more: dict[str, Any], recurrence: str) -> None:
-    network = biased(network_reading(SKIP, recurrence=recurrence, optimiser=ADAM, largest_gradient_norm=0.05, **more), 3)
+    network = biased(
+        network_reading(SKIP, recurrence=recurrence, optimiser=ADAM, largest_gradient_norm=0.05, **more), 3
+    )
     values = given_values(network, 3)
     made, expected = compiled(network), interpreted(network, values)
     found = executed(made, values)

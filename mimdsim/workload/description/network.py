@@ -191,9 +191,7 @@ def _with_functions(layer: Layer, functions: Mapping[str, WeightFunctionKeys]) -
     return replace(layer, weight_functions=made)
 
 
-def _named(
-    layers: tuple[Layer, ...], key: str, names: Iterable[str], roles: tuple[str, ...] = ()
-) -> tuple[str, ...]:
+def _named(layers: tuple[Layer, ...], key: str, names: Iterable[str], roles: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Parameters, of these roles or that are trained, that a key names, by the graph's names; raises MappingError for
     what no layer has."""
     every = (parameter for layer in layers for parameter in layer.parameters)

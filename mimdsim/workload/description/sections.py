@@ -157,8 +157,8 @@ class Network(Section):
     default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
     source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
     `delays`: by layer, delays of its weights that are learned. `weight_functions`: by parameter (hidden0,
-    hidden0.recurrent), what weights are made of it, as in Dale's law. "hidden0 + hidden1" are the dense spikes of both added
-    up, which must be as many, with one matrix of weights.
+    hidden0.recurrent), what weights are made of it, as in Dale's law. "hidden0 + hidden1" are the dense spikes of both
+    added up, which must be as many, with one matrix of weights.
     `bias`: a trained current per neuron, output layer included; 2 or more: so many, which are added up, as those of
     several products in PyTorch. `dropout`: of dense spikes, the share of what a layer
     reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest

@@ -138,7 +138,11 @@ def _acting_weights(layer: Layer, weights: Mapping[str, Array]) -> dict[Paramete
         given = [np.asarray(weights[own.name], np.float64) for own in each.of] + [np.zeros(1) for _ in each.scheduled]
         made = OPERATIONS[each.kind].evaluate(each.about, *given)
         known |= {own.name: values for own, values in zip(each.makes, made, strict=True)}
-    return {each: known[each.name] for each in layer.acting if each.role in ("weights", "recurrent", "bias") and each.name in known}
+    return {
+        each: known[each.name]
+        for each in layer.acting
+        if each.role in ("weights", "recurrent", "bias") and each.name in known
+    }
 
 
 def with_constants(layer: Layer, weights: Mapping[str, Array]) -> Layer:
