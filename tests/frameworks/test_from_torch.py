@@ -403,7 +403,10 @@ REFUSED = {
     "an option of it is not known": lambda: loop(Adaptive(beta=0.9)),
     "no neurons of snntorch, norse or spikingjelly": lambda: nn.Sequential(nn.Linear(zoo.INPUTS, 4)),
     "surrogate gradient is none of": lambda: loop(snn.Leaky(beta=0.9, spike_grad=zoo.surrogate.SFS(slope=5, B=2))),
-    "(SLSTM) is not among the layers": lambda: nn.Sequential(snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)),
+    "(SConv2dLSTM) is not among the layers that run here; nearest: torch.nn.RNN": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 5, 6)), snn.SConv2dLSTM(1, 2, 3, init_hidden=True)
+    ),
+    "(SLSTM) is not among the layers that run here; nearest: torch.nn.LSTM, or cells whose own": lambda: nn.Sequential(snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)),
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
         nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),

@@ -70,6 +70,7 @@ MADE = {
         for make in (weight_functions.weight_function, weight_functions.weight_function_gradient)
         for name in OF_WEIGHTS
     ),
+    recurrence_and_bias: (recurrence_and_bias.bias_sum(2), recurrence_and_bias.bias_sum_gradient(2)),
     delays: (delays.delayed_weights(2), delays.delayed_weights_gradient(2)),
     learned_constants: (
         *(learned_constants.coefficients(each) for each in LEARNED),
