@@ -123,7 +123,7 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "weight functions": (
         "randman-1d",
         {
-            "network.recurrence": "all_to_all",
+            "network.recurrence": "all_to_all", "network.bias": 2,
             "network.weight_functions": {
                 "hidden0": {"function": "abs", "signs": [5, -2]}, "hidden0.recurrent": {"function": "relu"},
                 "output": {"function": "softplus"},
@@ -268,7 +268,7 @@ def training_values(compiled: Compiled, number: int) -> list[Values]:
     values: Values = {}
     for name, variable in program.inputs.items():
         shape = program.variables[variable].shape
-        if name.startswith(("w.", "r.", "b.")):
+        if name.startswith(("w.", "r.", "b.", "bias")):
             quarters = draw.integers(-2, 5, shape) / 4
             values[name] = (quarters, quarters, quarters, 2 * np.abs(quarters), quarters / 2)[number]
             if number == 0:

@@ -66,9 +66,9 @@ NEAREST = {
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
     "SLSTM": (
-        "torch.nn.LSTM, or cells whose own weights read what they send, as network.neuron = 'egru' (an SLSTM's read its "
-        "potentials, other layers its spikes; and where its input has another width than its states, snnTorch 1.0 sets "
-        "these to 0 in every timestep)"
+        "torch.nn.LSTM, or cells whose own weights read what they send, as network.neuron = 'egru' (an SLSTM's read "
+        "its potentials, other layers its spikes; and where its input has another width than its states, snnTorch 1.0 "
+        "sets these to 0 in every timestep)"
     ),
     "SConv2dLSTM": _CELL,
     **dict.fromkeys(("AssociativeLeaky", "LeakyParallel", "LinearLeaky", "StateLeaky"), "snntorch Leaky"),

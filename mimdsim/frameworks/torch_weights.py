@@ -100,8 +100,8 @@ Link = tuple[str, str, bool, int, str]
 
 def links_of(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
-    it, or MINUS); with a batch norm the bias is that of its shift. Of the running mean of
-    one that is trained, the last is the bias before it; of delays, the Dcls1d."""
+    it, or MINUS); with a batch norm the bias is that of its shift. Of the running mean of one that is trained, the
+    last is the bias before it; of delays, the Dcls1d."""
     every = (link for name, layer in named(layers) for link in _links_of(layers, name, layer))
     return [(of, array, turned, rows[0] if rows else 0, norm) for of, array, turned, rows, norm in every]
 
@@ -190,8 +190,14 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
         raise DescriptionError(
             "to_torch", [f"the module has no parameter '{missing[0]}', which the workload was made of"]
         )
+    done: set[str] = set()
     with torch.no_grad():
         for name, array, turned, row, norm in names:
+            if array in done:
+                continue
+            done.add(array)
+            # notes of before have one array for biases that add up: all that was learned goes to the first
+            others = [(other, sign) for other, same, _, _, sign in names if same == array and other != name]
             values = torch.as_tensor(_unfolded(module, weights[public_name(array)], array, names, norm))
             target = held[name]
             if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it
@@ -202,7 +208,8 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
                 raise DescriptionError(
                     "to_torch", [f"'{name}' has the shape {list(target.shape)}, the trained one {list(values.shape)}"]
                 )
-            target.copy_(values.reshape(target.shape).to(target))
+            values = values.reshape(target.shape).to(target)
+            target.copy_(values - sum(held[other] * (1 if sign == norm else -1) for other, sign in others))
 
 
 def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: list[Link], norm: str) -> np.ndarray:

@@ -406,7 +406,9 @@ REFUSED = {
     "(SConv2dLSTM) is not among the layers that run here; nearest: torch.nn.RNN": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 5, 6)), snn.SConv2dLSTM(1, 2, 3, init_hidden=True)
     ),
-    "(SLSTM) is not among the layers that run here; nearest: torch.nn.LSTM, or cells whose own": lambda: nn.Sequential(snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)),
+    "(SLSTM) is not among the layers that run here; nearest: torch.nn.LSTM, or cells": lambda: nn.Sequential(
+        snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)
+    ),
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
         nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),
