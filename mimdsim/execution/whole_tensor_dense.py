@@ -148,11 +148,44 @@ class DenseLayer(LayerInTime):
         width = self.reading.convolution.made.neurons
         self._made = aligned((self.places if of_currents or layer.norm else 0, width))
         self.norm = WholeNorm(network, layer, share, self.tensors, width) if layer.norm else None
+        self._apart = (self.norm.apart, self.norm.factors) if self.norm else NO_NORM
+        self._numbers: np.ndarray | None = None
         listed, most = self.reading.listed.neurons, self.reading.most
         self._pooled = CsrSpikes.room(self.places, listed, most)
         # what dropout keeps may be as long as what it is given
         self._kept_lists = CsrSpikes.room(self.places, listed, (most or listed) if layer.dropout else 0)
         self._size, self._g = size, aligned((self.places, size))
+
+    def read_numbers(self, numbers: np.ndarray) -> None:
+        """Read these [timesteps, batch, inputs], or [batch, inputs] in every timestep, which are no spikes: the
+        currents are products of all of them."""
+        self._numbers = numbers
+        if not self.norm:
+            self._apart = aligned((self.places, self.neurons)), np.ones((self.timesteps, self.neurons), np.float32)
+
+    def _multiply(self, first: int, last: int) -> None:
+        """Currents of timesteps first..last-1 from numbers."""
+        assert self._numbers is not None
+        apart, lag = self._apart[0].reshape(self.timesteps, self.batch, -1), self.lag // self.batch
+        weights = self.tensors["weights"].value[0]
+        if self._numbers.ndim == 2:
+            apart[first:last] = self._numbers @ weights
+            return
+        begin = max(first, lag)
+        apart[first:begin] = 0
+        for t in range(begin, last):
+            np.matmul(self._numbers[t - lag], weights, out=apart[t])
+
+    def _gradient_of_numbers(self, q: np.ndarray) -> np.ndarray:
+        """Of the weights, from those of the currents [places, neurons, padded]."""
+        assert self._numbers is not None
+        every, lag = q.reshape(self.timesteps, self.batch, -1)[..., : self.neurons], self.lag // self.batch
+        if self._numbers.ndim == 2:
+            made: np.ndarray = self._numbers.T @ every.sum(axis=0)
+            return made
+        read = self._numbers[: self.timesteps - lag]
+        made = read.reshape(-1, read.shape[2]).T @ every[lag:].reshape(-1, self.neurons)
+        return made
 
     def room(self) -> np.ndarray:
         """Zeros for the gradients of all its spikes, the same memory in every training step."""
@@ -224,14 +257,17 @@ class DenseLayer(LayerInTime):
         lag, lists = self._listed(source)
         how = self._wiring, lag, reading.listed.positions, convolution.window.taps
         listed, after = lists.arrays, (*self._after, self._winners)
-        norm = (self.norm.apart, self.norm.factors) if self.norm else NO_NORM
+        norm = self._apart
 
         def read(begin: int, end: int) -> None:
             of = places[0] + begin, places[0] + end, how, listed, self._given[0], reading.cover
             whole_dense.currents(*of, norm[0])
 
-        if self.norm:
+        if self._numbers is not None:
+            self._multiply(first, last)
+        elif self.norm:
             self.share(places[1] - places[0], read)
+        if self.norm:
             self.norm.forward(first, last)
 
         def samples(begin: int, end: int) -> None:
@@ -276,7 +312,9 @@ class DenseLayer(LayerInTime):
         if "bias" in self.learning and not self.norm:
             total = np.ones(self.places, np.float32) @ q[:, : convolution.made.neurons]
             self.tensors["bias"].gradient[0, 0] = total.reshape(-1, convolution.channels).sum(axis=0)
-        if "weights" in self.learning:
+        if "weights" in self.learning and self._numbers is not None:
+            self.tensors["weights"].gradient[0] = self._gradient_of_numbers(q)
+        elif "weights" in self.learning:
             gradient, groups = self.tensors["weights"].gradient[0], convolution.groups
             whole_gradient = (
                 gradient if groups == 1 else np.empty((groups * len(gradient), gradient.shape[1]), np.float32)

@@ -44,6 +44,7 @@ from mimdsim.frameworks.origins import (
 )
 from mimdsim.frameworks.planes import function_of, options_of
 from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
+from mimdsim.graph.weight_functions import WeightFunction
 
 # what comes nearest to modules that are no layers here
 _DROPOUT = "torch.nn.Dropout, neuron by neuron"
@@ -64,7 +65,12 @@ NEAREST = {
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    **dict.fromkeys(("SLSTM", "SConv2dLSTM"), _CELL),
+    "SLSTM": (
+        "torch.nn.LSTM, or cells whose own weights read what they send, as network.neuron = 'egru' (an SLSTM's read "
+        "its potentials, other layers its spikes; and where its input has another width than its states, snnTorch 1.0 "
+        "sets these to 0 in every timestep)"
+    ),
+    "SConv2dLSTM": _CELL,
     **dict.fromkeys(("AssociativeLeaky", "LeakyParallel", "LinearLeaky", "StateLeaky"), "snntorch Leaky"),
     **dict.fromkeys(
         ("CobaLIFCell", "LIFCorrelation", "LIFMCRecurrentCell", "LIFMCRefracRecurrentCell"), "norse LIFCell"
@@ -141,7 +147,8 @@ class ModuleRecorder(Recorder):
         plain = torch.nn.Module.__call__
 
         def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or (kind := kind_of(module)) is Kind.CONTAINER:
+            makes_weights = "parametrizations." in self.names.get(id(module), "")
+            if self._inside or makes_weights or (kind := kind_of(module)) is Kind.CONTAINER:
                 return plain(module, *args, **kwargs)
             if kind is Kind.UNKNOWN:
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
@@ -241,10 +248,13 @@ class ModuleRecorder(Recorder):
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         given = args[0]
         of = self.origin(given)
-        if torch.nn.utils.parametrize.is_parametrized(module):
+        others = [
+            each for each in getattr(module, "parametrizations", {}) if each != "weight" or kind is not Kind.FUNCTION
+        ]
+        if others:
             raise refusal(
-                f"{where} computes its weights of others (parametrizations); nearest: weights that begin as these "
-                "leave them, trained as they are"
+                f"{where} computes its '{others[0]}' of others (parametrizations); nearest: one that begins as these "
+                "leave it, trained as it is"
             )
         if kind is Kind.SPIKE:
             self._spike(where, module, given, made, module)
@@ -267,9 +277,11 @@ class ModuleRecorder(Recorder):
             self._record_neurons(name, where, module, args, made)
         else:
             prefix = f"{name}." if name else ""
-            names = {"weight": "", "bias": ""}
-            for role in names:
-                if role in pruned:
+            names: dict[str, Any] = {"weight": "", "bias": ""}
+            for role in ("weight", "bias"):
+                if torch.nn.utils.parametrize.is_parametrized(module, role):
+                    names[role], names["made_by"] = self._parametrized(where, module)
+                elif role in pruned:
                     mask = getattr(module, f"{role}_mask").detach().cpu().numpy().astype(np.float64)
                     names[role] = self._used(self._mask(f"{prefix}{role}_orig", mask))
                 elif getattr(module, role, None) is not None:
@@ -279,6 +291,18 @@ class ModuleRecorder(Recorder):
                 return
             options = options_of(where, function, module, given, made)
             self.mark(made, self._of_function(where, function, given, options, **names))
+
+    def _parametrized(self, where: str, module: Any) -> tuple[str, WeightFunction | None]:
+        """The parameter of which a module makes its weights, and the function, found by making them again."""
+        inside, self._inside = self._inside, 0
+        found = self._weights(where, module.weight, True)
+        self._inside = inside
+        if found is None:
+            raise refusal(
+                f"{where} computes its weights of others (parametrizations) by what is not known here; nearest: "
+                "weights that begin as these leave them, trained as they are"
+            )
+        return self._used(found[0]), found[1]
 
     def _with_delays(
         self, where: str, module: Any, of: Origin | None, positions: str, weight: str, bias: str

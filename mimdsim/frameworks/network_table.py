@@ -17,17 +17,20 @@ from mimdsim.frameworks.torch_layers import (
     functions_in,
     mostly_delayed,
     named,
+    number_of_biases,
     read_by,
     returned_by,
     sources_in,
     sums_apart,
     widths_of,
 )
+from mimdsim.frameworks.torch_weights import public_name
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.interchange.importing import EVERY_GRADIENT, random_table, without_lists
+from mimdsim.workload.interchange.model_file import weights_named
 
 SAME = 1e-4  # of the largest: PyTorch computes in float32
 LOSSES: dict[str, dict[str, Any]] = {
@@ -52,7 +55,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         "surrogate": [each.surrogate for each in readings],
         "surrogate_slope": [each.slope for each in readings],
         "recurrence": [_recurrence(layer) for layer in layers],
-        "bias": [bool(layer.biases or layer.norm or layer.recurrent_bias) for layer in layers],
+        "bias": [each if each > 1 else bool(each) for each in map(number_of_biases, layers)],
         "delay": int(mostly_delayed(layers)),
         **EVERY_GRADIENT,
     }
@@ -86,6 +89,13 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
             made.setdefault("sources", {})[name] = said
         if layer.convolution:
             made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0].name == INPUT)
+        about = {
+            public_name(array): each.function
+            for each, array in zip(layer.sources, weights_named(name, read), strict=True)
+        }
+        about[f"{name}.recurrent"] = layer.recurrent_function
+        if functions := {array: asdict(each) for array, each in about.items() if each}:
+            made.setdefault("weight_functions", {}).update(functions)
         if layer.delays:
             made.setdefault("delays", {})[name] = asdict(layer.delays)
     if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:

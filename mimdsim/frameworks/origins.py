@@ -11,6 +11,7 @@ import torch
 
 from mimdsim.graph.convolution import Convolution, Planes, Pool
 from mimdsim.graph.delays import Delays
+from mimdsim.graph.weight_functions import WeightFunction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,8 @@ class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
     folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. delays: of its weights,
-    that are learned; positions: the parameter that has them. call: how often it was computed before, or the timestep
-    that was taken of it."""
+    that are learned; positions: the parameter that has them. function: by which weights are made of the parameter.
+    call: how often it was computed before, or the timestep that was taken of it."""
 
     of: Origin
     inputs: int
@@ -60,6 +61,7 @@ class Product:
     negative: bool = False
     delays: Delays | None = None
     positions: str = ""
+    function: WeightFunction | None = None
     call: int = field(default=0, compare=False)
 
 

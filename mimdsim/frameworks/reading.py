@@ -35,13 +35,22 @@ from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, functions_in, layers_of, named, read_by, sums_apart, widths_of
-from mimdsim.frameworks.torch_weights import NOTE, frozen_arrays, links_of, parameters_of, pruned_arrays, weights_of
+from mimdsim.frameworks.torch_weights import (
+    NOTE,
+    bias_arrays,
+    frozen_arrays,
+    links_of,
+    parameters_of,
+    pruned_arrays,
+    weights_of,
+)
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, inference_graph, interpret
 from mimdsim.graph.cell_catalogue import cell_of
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.names import ROLES, spikes_of
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
+from mimdsim.graph.weight_functions import WeightFunction, weights_of_function
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.description.workload import change_description
 from mimdsim.workload.interchange.importing import base_table
@@ -152,9 +161,8 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
     for name, layer in named(layers):
         calls, reading = layer.calls, layer.calls.reading
         recorded = calls.sequence(calls.currents)
-        bias = weights.get(f"b.{name}", 0.0) - (
-            _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
-        )
+        bias = sum(weights.get(array, 0.0) for array in bias_arrays(name, layer))
+        bias -= _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
         currents: np.ndarray | float = 0.0
         for source, array in zip(layer.sources, weights_named(name, read_by(layers, layer)), strict=True):
             what = f"what '{' + '.join(source.layers)}' sends" if any(source.layers) else "the input"
@@ -164,7 +172,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
             gain = weights[f"gain.{name}"] if layer.trained_norm else None
-            convolution, matrix = source.product.convolution, weights[array]
+            convolution, matrix = source.product.convolution, _acting(source.function, weights[array])
             if source.product.delays:
                 spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
             if not reading.weights:
@@ -172,7 +180,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             currents += spikes
             bias = 0.0
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):
-            currents += _earlier(sent[calls.name]) @ weights[f"r.{name}"]
+            currents += _earlier(sent[calls.name]) @ _acting(layer.recurrent_function, weights[f"r.{name}"])
         off = np.abs(currents - recorded).max() if np.shape(currents) == recorded.shape else np.inf
         largest = np.abs(recorded).max()
         if not off <= SAME_CURRENT * max(largest, SAME_CURRENT):
@@ -281,8 +289,8 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     if not isinstance(of, LayerOutput) or not (of.spikes or recorded.layers[of.layer].reading.of_cells):
         return recorded
     held, calls = parameters_of(module), recorded.layers[of.layer]
-    values = held[product.weight]
-    values = values.reshape(len(values), -1).T if product.transposed else values
+    values = held[product.weight] * recorded.masks.get(product.weight, 1.0)
+    values = _acting(product.function, values.reshape(len(values), -1).T if product.transposed else values)
     bias, sent = held[product.bias] if product.bias else 0.0, calls.sequence(calls.outputs)
     if product.delays:
         sent, values = at_every_age(
@@ -307,6 +315,10 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     )
     returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
     return replace(recorded, layers={**recorded.layers, name: made}, returned=returned, reading=reading)
+
+
+def _acting(function: WeightFunction | None, values: np.ndarray) -> np.ndarray:
+    return weights_of_function(function, values) if function else values
 
 
 def _layer_of(origin: Origin | None) -> object:

@@ -20,6 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mimdsim.frameworks.arithmetic import ADD, SUBTRACT, TIMES, arithmetic, constant_of, step_of
+from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     Dropout,
@@ -43,12 +44,12 @@ from mimdsim.frameworks.origins import (
     is_in_time,
     minus,
     of_all,
-    parts_of,
     timestep_of,
     undropped,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
+from mimdsim.graph.weight_functions import WeightFunction
 
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
 NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
@@ -227,13 +228,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, self._mask(known[0].name, 1 - np.eye(*made.shape)))
         if name in MASKS and len(args) == 2 and (masked := self._masked(*args)) is not None:
             return self.mark(made, masked)
+        if name in MULTIPLIES and (scaled := self._scaled_weights(name, args)) is not None:
+            return self.mark(made, scaled.hold(made))
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
-        if name in MULTIPLIES and len(args) > 1 and (changed := self._of_weights(args[1])):
-            raise refusal(
-                f"'{name}' multiplies by what '{changed[1]}' made of '{changed[0]}'; nearest: weights that begin as "
-                "that leaves them, trained as they are"
-            )
+        if name == "softplus" and isinstance(known[0], Parameter) and _is_plain_softplus(*args[1:], **kwargs):
+            return self.mark(made, self._made(name, name, self._operand(args[0])).hold(made))
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
@@ -456,8 +456,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if axes is None:
                 return None
             turned = axes[3] is None
-        if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Parameter):
+        if len(args) < 2 or (found := self._weights(f"'{name}'", args[1], turned)) is None:
             return None
+        weight, function = found
         of = added_up(self.origin(args[0])) or FunctionResult(by="a tensor of unknown origin", of=())
         bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
         if (
@@ -468,17 +469,22 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
-        return self._counted(_dense(of, args[0], args[1], *names, turned))
+        return replace(self._counted(_dense(of, args[0], args[1], *names, turned)), function=function)
 
-    def _of_weights(self, tensor: Any) -> tuple[str, str] | None:
-        """(parameter, function) of weights that a function made of one; None of other values."""
-        made = self.origin(tensor)
-        while isinstance(made, (Made, FunctionResult)) and parts_of(made):
-            of = parts_of(made)[0]
-            of = of.of if isinstance(of, Read) else of
-            if isinstance(of, Parameter):
-                return of.name, made.by
-            made = of
+    def _weights(self, where: str, tensor: Any, turned: bool) -> tuple[Parameter, WeightFunction | None] | None:
+        """The parameter that weights are, or are made of, and by which function; None of other values. turned: whether
+        they lie [outputs, inputs]."""
+        parameter = parameter_in(origin := self.origin(tensor))
+        if parameter is None or isinstance(origin, Parameter):
+            return None if parameter is None else (parameter, None)
+        made, mask = function_of_weights(where, origin, parameter, self.parameters[parameter.name], tensor, turned)
+        return (parameter if mask is None else self._mask(parameter.name, mask)), made
+
+    def _scaled_weights(self, name: str, args: Any) -> Made | None:
+        """Weights times a diagonal matrix of signs, on either side."""
+        for one, other in (args, args[::-1]) if len(args) == 2 else ():
+            if self.origin(one) is None and is_diagonal(one) and parameter_in(self.origin(other)) is not None:
+                return self._made(name, TIMES, self._operand(other), one.detach().cpu().numpy().astype(np.float64))
         return None
 
     def _counted(self, product: Product) -> Product:
@@ -494,23 +500,33 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         """A convolution with a parameter, or a pool, called as a function."""
         function = FUNCTIONS[name]
         options = dict(zip(("input", *function.arguments), args, strict=False)) | kwargs
-        names = {"weight": "", "bias": ""}
-        for role in names:
+        names: dict[str, Any] = {"weight": "", "bias": ""}
+        for role in ("weight", "bias"):
             if (tensor := options.get(role)) is None:
                 continue
             origin = self.origin(tensor)
+            if role == "weight" and (found := self._weights(f"'{name}'", tensor, True)) is not None:
+                origin, names["made_by"] = found
             if not isinstance(origin, Parameter) or tensor.stride() != self.parameters[origin.name].stride():
                 return None
             names[role] = self._used(origin)
         return self._of_function(f"'{name}'", function, options.pop("input"), options, **names)
 
     def _of_function(
-        self, where: str, function: LayerFunction, given: torch.Tensor, options: Any, weight: str, bias: str
+        self,
+        where: str,
+        function: LayerFunction,
+        given: torch.Tensor,
+        options: Any,
+        weight: str,
+        bias: str,
+        made_by: WeightFunction | None = None,
     ) -> Origin:
-        """What a linear layer, a convolution or a pool makes."""
+        """What a linear layer, a convolution or a pool makes; made_by: the function of its weights."""
         of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
-            return self._counted(_dense(of, given, options["weight"], weight, bias, transposed=True))
+            dense = _dense(of, given, options["weight"], weight, bias, transposed=True)
+            return replace(self._counted(dense), function=made_by)
         of, dropout = undropped(of)
         if dropout and function.kind != "convolution":
             raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
@@ -521,7 +537,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             _check_same(where, made.read, planes)
             source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
             product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
-            return self._counted(replace(product, dropout=dropout))
+            return self._counted(replace(product, dropout=dropout, function=made_by))
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None
         if isinstance(of, Pooled) or (convolution and convolution.after):
@@ -539,6 +555,10 @@ def _zeros_at_ends(
 ) -> tuple[int, int] | None:
     """How many zeros torch.nn.functional.pad adds before and after the last axis, if it does nothing else."""
     return (pad[0], pad[1]) if mode == "constant" and not value and not any(pad[2:]) and min(pad[:2]) >= 0 else None
+
+
+def _is_plain_softplus(beta: float = 1.0, threshold: float = 20.0) -> bool:
+    return (beta, threshold) == (1, 20)
 
 
 def _is_number_zero(other: Any) -> bool:

@@ -35,6 +35,7 @@ from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.names import INPUT, aged
+from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.workload.interchange.state_dict import layer_names
 
 
@@ -58,6 +59,16 @@ class Source:
         convolution = self.product.convolution
         return convolution.planes.neurons if convolution else self.last - self.first
 
+    @property
+    def function(self) -> WeightFunction | None:
+        """What its weights are of the parameter."""
+        return _function(self.product, self.first, self.last)
+
+
+def _function(product: Product, first: int, last: int | None) -> WeightFunction | None:
+    about = product.function
+    return about and about.of_rows(first, last, product.negative)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TorchLayer:
@@ -72,6 +83,7 @@ class TorchLayer:
     recurrent: str = ""
     recurrent_transposed: bool = False
     recurrent_rows: tuple[int, int | None] = (0, None)
+    recurrent_function: WeightFunction | None = None
     recurrent_bias: str = ""
     trained_norm: BatchNorm | None = None
     negative: frozenset[str] = frozenset()
@@ -194,8 +206,16 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         recurrent=product.weight if product else prefix + reading.recurrent if reading.recurrent else "",
         recurrent_transposed=product.transposed if product else bool(reading.recurrent),
         recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
+        recurrent_function=_function(product, *((own[0].first, own[0].last) if own else (0, product.inputs)))
+        if product
+        else None,
         recurrent_bias=apart.bias if apart else of_cells,
-        negative=frozenset(name for p in {feed.product for feed in every} if p.negative for name in (p.weight, p.bias)),
+        negative=frozenset(
+            name
+            for p in {feed.product for feed in every}
+            if p.negative
+            for name in (*(() if p.function else (p.weight,)), p.bias)  # a function has the sign with it
+        ),
     )
 
 
@@ -303,6 +323,7 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
             feed.product.norm,
             feed.product.dropout,
             feed.product.negative,
+            feed.product.function,
             _sender(part),
             _age(part, t, timesteps),
         )
@@ -392,6 +413,11 @@ def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
         return learned
     arrays = {row: f"c.{name}.{row}" if row in written.shared else f"{row}.{name}" for row in written.rows}
     return learned + [(of, arrays[row]) for row, (of, _) in written.rows.items() if of]
+
+
+def number_of_biases(layer: TorchLayer) -> int:
+    """How many are added up; a batch norm has one, with those before it in its statistics."""
+    return 1 if layer.norm or (layer.recurrent_bias and not layer.biases) else len(layer.biases)
 
 
 def mostly_delayed(layers: list[TorchLayer]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.dropout import PER
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
-from mimdsim.graph.names import Parameter, aged, before, coefficient_of, spikes_of
+from mimdsim.graph.names import Parameter, aged, before, coefficient_of, delay_width_of, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
+from mimdsim.graph.weight_functions import WeightFunction
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
 
@@ -49,6 +51,19 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Derived:
+    """What an operation makes of parameters before the timesteps, which read it in their place. `scheduled`: scalars
+    that it reads too, which the host writes."""
+
+    name: str
+    kind: str
+    about: Any
+    of: tuple[Parameter, ...]
+    makes: tuple[Parameter, ...]
+    scheduled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layer:
     """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
 
@@ -56,11 +71,13 @@ class Layer:
     input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
     its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
     training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). norm: batch norm of the sum
-    of its weighted sources, with gain and bias; what comes from itself is added to that. bias: a trained current per
-    neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
-    or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
-    `reset_unread` where they would spike, though nobody reads those spikes.
-    delays: of every weight, learned with it. Raises MappingError for an unknown choice.
+    of its weighted sources, with gain and bias; what comes from itself is added to that. bias: trained
+    currents per neuron, so many, which are added up. recurrence: synapses from the layer's spikes of the previous
+    timestep onto each neuron itself ('one_to_one') or all ('all_to_all'). spiking False: the membrane potential is the
+    output, of neurons that are never reset, or with `reset_unread` where they would spike, though nobody reads those
+    spikes.
+    delays: of every weight, learned with it. weight_functions: by the public name of a parameter, what weights are made
+    of it. Raises MappingError for an unknown choice.
     """
 
     name: str
@@ -68,7 +85,7 @@ class Layer:
     neurons: int
     neuron: LinearNeuron | Cell
     selection: Selection
-    bias: bool = False
+    bias: int = False
     recurrence: str = "none"
     spiking: bool = True
     reset_unread: bool = False
@@ -78,6 +95,7 @@ class Layer:
     dropout_per: str = "timestep"
     norm: BatchNorm | None = None
     delays: Delays | None = None
+    weight_functions: tuple[tuple[str, WeightFunction], ...] = ()
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -106,6 +124,7 @@ class Layer:
             self._check_convolution(self.convolution)
         if self.delays is not None:
             self._check_delays()
+        self._check_weight_functions()
 
     def _check_delays(self) -> None:
         what = ""
@@ -120,6 +139,23 @@ class Layer:
             )
         if what:
             raise MappingError(f"layer '{self.name}': network.delays: {what}")
+
+    def _check_weight_functions(self) -> None:
+        known = {each.public: each for each in self.parameters if each.role in ("weights", "recurrent")}
+        for name, function in self.weight_functions:
+            try:
+                if name not in known:
+                    raise MappingError(f"no weights{suggest(name, known)}; there are {', '.join(known)}")
+                if self.delays:
+                    raise MappingError("weights with delays that are learned have none: leave one of both out")
+                if self.norm:
+                    raise MappingError(
+                        "batch norm is folded into weights for inference, and not into a function of them: leave one "
+                        "of both out"
+                    )
+                function.check(known[name].shape[0])
+            except MappingError as problem:
+                raise MappingError(f"layer '{self.name}': network.weight_functions.'{name}': {problem}") from None
 
     def _check_cell(self, cell: Cell) -> None:
         what = ""
@@ -227,7 +263,7 @@ class Layer:
         if self.recurs:
             shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
         if self.bias or self.norm:
-            shapes["bias"] = (1, self.gates * self.columns)
+            shapes |= dict.fromkeys(self._biases, (1, self.gates * self.columns))
         if self.norm:
             shapes |= dict.fromkeys(("gain", *STATISTICS), (1, self.columns))
         if self.cell is not None:
@@ -245,12 +281,43 @@ class Layer:
         return weights, *also, *others, *learned
 
     @property
+    def _biases(self) -> tuple[str, ...]:
+        """Roles of biases that are added up."""
+        return "bias", *(f"bias{number}" for number in range(2, 1 + (0 if self.norm else self.bias)))
+
+    @property
+    def derived(self) -> tuple[Derived, ...]:
+        """What is made of parameters before the timesteps: of delays that are learned the weights for each age, and
+        weights that are functions of parameters."""
+        named, made = {each.public: each for each in self.parameters}, []
+        if self.delays:
+            of = tuple(each for each in self.parameters if each.role in ("weights", "delay"))
+            ages = tuple(replace(of[0], source=f"delay{age}") for age in range(self.delays.ages))
+            width = (delay_width_of(self.name),)
+            name, kind = f"delayed.{self.name}", "delayed_weights"
+            made.append(Derived(name=name, kind=kind, about=self.delays, of=of, makes=ages, scheduled=width))
+        if len(roles := self._biases) > 1:
+            of = tuple(named[f"{self.name}.{role}"] for role in roles)
+            name, total = f"biases.{self.name}", (replace(of[0], source="sum"),)
+            made.append(Derived(name=name, kind="bias_sum", about=len(of), of=of, makes=total))
+        for public, function in self.weight_functions:
+            own = named[public]
+            acts = replace(own, source=".".join(filter(None, (own.source, function.function))))
+            name = f"{function.function}.{own.short}"
+            made.append(Derived(name=name, kind="weight_function", about=function, of=(own,), makes=(acts,)))
+        return tuple(made)
+
+    @property
+    def acting(self) -> tuple[Parameter, ...]:
+        """What timesteps read: the parameters, but what is derived of some of them in their place."""
+        places = {name: each.makes for each in self.derived for name in each.of[:1]}
+        gone = {name for each in self.derived for name in each.of[1:]}
+        return tuple(each for own in self.parameters if own not in gone for each in places.get(own, (own,)))
+
+    @property
     def matrices(self) -> tuple[Parameter, ...]:
-        """The weights of what it reads, source by source; where delays are learned, what follows from them for each
-        age before the timesteps, which is no parameter."""
-        weights = tuple(each for each in self.parameters if each.role == "weights")
-        ages = range(self.delays.ages if self.delays else 0)
-        return tuple(replace(weights[0], source=f"delay{age}") for age in ages) or weights
+        """The weights of what it reads as timesteps read them, source by source, or age by age."""
+        return tuple(each for each in self.acting if each.role == "weights")
 
     @property
     def fan_in(self) -> int:
@@ -318,7 +385,7 @@ def cell_step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Car
     assert cell is not None
     own = None
     if cell.of.recurrent:
-        trained = {parameter.role: parameter.name for parameter in layer.parameters}
+        trained = {parameter.role: parameter.name for parameter in layer.acting}
         own = body.one("matmul", (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)
         if layer.bias:
             own = body.one("bias_add", (own, trained["recurrent_bias"]), f"recurrent.{name}.biased", layer=name)

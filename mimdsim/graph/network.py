@@ -96,6 +96,7 @@ class SpikingNetwork:
             if layer.dropout and self.spikes != "dense":
                 raise MappingError(f"layer '{layer.name}': dropout is of dense spikes: set network.spikes = \"dense\"")
             self._check_norm(layer)
+            self._check_pruned(layer)
         self._check_stretches()
         if self.sources(self.layers[0])[0].name != INPUT:
             raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
@@ -197,6 +198,15 @@ class SpikingNetwork:
             what = "its outputs are no spikes whose share could be penalised: leave training.firing_strength out"
         if what:
             raise MappingError(f"layer '{layer.name}' of cells '{layer.cell.model}': {what}")
+
+    def _check_pruned(self, layer: Layer) -> None:
+        for each in layer.derived:
+            function, own = each.about, each.of[0]
+            if each.kind == "weight_function" and own.name in self.pruned and not function.about.keeps_zeros:
+                raise MappingError(
+                    f"training.pruned: '{own.public}' is a parameter of which weights are made by {function.function}, "
+                    "which makes others of zeros: leave it out, or set network.weight_functions to abs or relu"
+                )
 
     def _check_norm(self, layer: Layer) -> None:
         if layer.norm is None:
@@ -356,6 +366,7 @@ class SpikingNetwork:
             "batch norm": any(layer.norm for layer in self.layers),
             "dropout": any(layer.dropout for layer in self.layers),
             "learned delays": any(layer.delays for layer in self.layers),
+            "functions of weights": any(layer.weight_functions for layer in self.layers),
             "dense spikes": self.spikes == "dense",
             "input of numbers": self.encoding != "events",
         }
@@ -538,6 +549,7 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
 def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
     """What enters a timestep of a stretch."""
     layers = network.stretches[stretch]
+    body.elsewhere |= {own.name for layer in network.layers for each in layer.derived for own in each.of}
     weighted = network.weighted(stretch)
     terms = [each for layer in weighted for each in network.terms(layer)]
     read = {each.lag for each in terms if each.name == INPUT}
@@ -570,14 +582,9 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
 
 def _in_timesteps(network: SpikingNetwork) -> dict[str, Parameter]:
     """What layers work with in a timestep: parameters, but matrices in place of those that they follow from."""
-    found: dict[str, Parameter] = {}
-    of = {layer.name: layer for layer in network.layers}
-    for name, parameter in network.parameters.items():
-        if of[parameter.layer].delays and parameter.role in ("weights", "delay"):
-            found |= {each.name: each for each in of[parameter.layer].matrices}
-        else:
-            found[name] = parameter
-    return found
+    every = {each: derived.makes for layer in network.layers for derived in layer.derived for each in derived.of}
+    acting = (each for own in network.parameters.values() for each in every.get(own, (own,)))
+    return {each.name: each for each in acting}
 
 
 def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], stacked: tuple[str, ...]) -> Scan:
@@ -720,7 +727,7 @@ def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
 def _current(body: GraphBuilder, network: SpikingNetwork, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
     """The current into the layer's neurons: from what it reads, from its spikes of the previous timestep, and its bias;
     and what its batch norm carries."""
-    name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
+    name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.acting}
     product = "matmul" if network.spikes == "dense" else "synapse"
     carries: tuple[Carry, ...] = ()
     if layer.norm and layer.norm.per == "timestep":
@@ -786,16 +793,16 @@ def _coefficients_of(layer: Layer) -> tuple[str, ...]:
     )
 
 
-def _add_delayed_weights(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> None:
-    """The weights at every age, before the timesteps."""
+def _add_derived(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> None:
+    """What is made of parameters before the timesteps."""
     for layer in network.layers:
-        names = tuple(each.name for each in layer.matrices)
-        if layer.delays and names[0] in scan.constants:
-            held = [build.declare(each.value) for each in layer.parameters if each.role in ("weights", "delay")]
-            held.append(build.declare(Value(name=delay_width_of(layer.name), shape=(), layer=layer.name)))
-            name = f"delayed.{layer.name}"
-            about = layer.delays
-            build.add("delayed_weights", tuple(held), name, layer=layer.name, attributes=about, names=names)
+        for each in layer.derived:
+            names = tuple(made.name for made in each.makes)
+            if names[0] not in scan.constants:
+                continue
+            held = [build.declare(own.value) for own in each.of]
+            held += [build.declare(Value(name=name, shape=(), layer=layer.name)) for name in each.scheduled]
+            build.add(each.kind, tuple(held), each.name, layer=layer.name, attributes=each.about, names=names)
 
 
 def _add_coefficients(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> None:
@@ -850,12 +857,12 @@ def _add_scan(build: GraphBuilder, network: SpikingNetwork, scan: Scan, sequence
     """Append a scan, whose sequences are known by what they are in its body; returns what it stacks."""
     made = _add_masks(build, network, scan)
     follow = {name for layer in network.layers for name in _coefficients_of(layer)}
-    follow |= {each.name for layer in network.layers if layer.delays for each in layer.matrices}
+    follow |= {made.name for layer in network.layers for each in layer.derived for made in each.makes}
     for constant in scan.constants:
         if constant not in made and constant not in follow:
             build.declare(scan.body.value(constant))
     _add_coefficients(build, network, scan)
-    _add_delayed_weights(build, network, scan)
+    _add_derived(build, network, scan)
     starts = []
     reference = weights_of(network.layers[0].name)
     for carry in scan.carries:

@@ -43,6 +43,7 @@ from mimdsim.graph.records import (
 from mimdsim.graph.recurrence_and_bias import WIRING
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
+from mimdsim.graph.weight_functions import WEIGHT_FUNCTIONS
 
 # called with (value name, timestep, value) for every value made inside a scan
 Observer = Callable[[str, int, Any], None]
@@ -108,7 +109,7 @@ def _stack(items: list[Any]) -> Any:
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
 FAMILIES = (
     *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *BATCH_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS),
-    *(*DELAYS, *LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
+    *(*DELAYS, *WEIGHT_FUNCTIONS, *LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
 )
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 

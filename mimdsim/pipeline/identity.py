@@ -33,6 +33,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("training", "pruned", {}),
     ("network", "convolutions", {}),
     ("network", "delays", {}),
+    ("network", "weight_functions", {}),
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),
     ("network", "learned", {}),

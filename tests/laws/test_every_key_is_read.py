@@ -40,7 +40,7 @@ OTHER: dict[str, dict[str, Any]] = {  # another value than by default and than i
         "reset_by": "emission", "reset_gradient": "full", "delay": 0, "bias": True, "recurrence": "one_to_one",
         "output": "membrane", "spikes": "dense", "neuron": "leaky", "imported": "elsewhere.nir",
         "learned": {"hidden0": ["threshold"]}, "sources": {"output": ["hidden0", "hidden1"]},
-        "delays": {"hidden0": {"ages": 2}},
+        "delays": {"hidden0": {"ages": 2}}, "weight_functions": {"hidden0": {"function": "abs"}},
     },
     "training": {
         "batch": 4, "loss": "mean_squared_error", "reading": "mean", "over_timesteps": "mean", "correct_rate": 0.7,

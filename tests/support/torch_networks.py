@@ -119,6 +119,68 @@ class Masked(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class Dale(nn.Module):  # type: ignore[misc]
+    """Excitatory and inhibitory populations: weights as `kind` of parameters, inhibition subtracted, or by a mask of
+    signs with no neuron onto itself."""
+
+    def __init__(self, kind: str = "abs") -> None:
+        super().__init__()
+        self.kind, excite, inhibit = kind, HIDDEN * 3 // 4, HIDDEN // 4
+        self.excite, self.inhibit = snn.Leaky(beta=0.9), snn.Leaky(beta=0.85)
+        self.read = snn.Leaky(beta=0.95)
+        self.in_e, self.in_i = nn.Linear(INPUTS, excite), nn.Linear(INPUTS, inhibit, bias=False)
+        self.ee, self.ei = (nn.Parameter(torch.randn(excite, wide) * 0.2) for wide in (excite, inhibit))
+        self.ie = nn.Parameter(torch.randn(inhibit, excite) * 0.2)
+        self.out = nn.Linear(excite, CLASSES)
+        self.register_buffer("mask", 1 - torch.eye(excite))
+        if kind in ("exp", "softplus"):
+            with torch.no_grad():
+                for each in (self.ee, self.ei, self.ie):
+                    each.sub_(2.5)
+
+    def forward(self, x: Any) -> Any:
+        functions = {"softplus": torch.nn.functional.softplus, "relu": torch.relu, "exp": torch.exp}
+        positive = functions.get(self.kind, torch.abs)
+        mem_e, mem_i, mem = self.excite.reset_mem(), self.inhibit.reset_mem(), self.read.reset_mem()
+        spk_e, spk_i, recorded = x.new_zeros(x.shape[1], len(self.ee)), x.new_zeros(x.shape[1], len(self.ie)), []
+        for step in x:
+            own = positive(self.ee) * self.mask if self.kind in ("abs", "relu") else positive(self.ee)
+            to_e = self.in_e(step) + spk_e @ own - spk_i @ positive(self.ie)
+            to_i = torch.nn.functional.linear(step, self.in_i.weight.abs()) + spk_e @ positive(self.ei)
+            spk_e, mem_e = self.excite(to_e, mem_e)
+            spk_i, mem_i = self.inhibit(to_i, mem_i)
+            spk, mem = self.read(self.out(spk_e), mem)
+            recorded.append(spk)
+        return torch.stack(recorded)
+
+
+class SignedRecurrence(nn.Module):  # type: ignore[misc]
+    """One population with signs per neuron: as a mask of 1, 0 and -1, and as a diagonal matrix; a read-out of what
+    excites through a parametrization."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        excite = HIDDEN * 3 // 4
+        self.inp, self.out = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.rec = nn.Parameter(torch.randn(HIDDEN, HIDDEN) * 0.3)
+        signs = torch.cat([torch.ones(excite), -torch.ones(HIDDEN - excite)])
+        self.register_buffer("mask", signs.repeat(HIDDEN, 1).fill_diagonal_(0))
+        self.register_buffer("signs", torch.diag(signs))
+        self.lif, self.read = snn.Leaky(beta=0.9), snn.Leaky(beta=0.95)
+        torch.nn.utils.parametrize.register_parametrization(self.inp, "weight", nn.ReLU())
+
+    def forward(self, x: Any) -> Any:
+        mem, mem2 = self.lif.reset_mem(), self.read.reset_mem()
+        spk, recorded = x.new_zeros(x.shape[1], HIDDEN), []
+        weight = torch.abs(self.rec) * self.mask
+        for step in x:
+            spk, mem = self.lif(self.inp(step) + torch.nn.functional.linear(spk, weight), mem)
+            out = torch.nn.functional.linear(spk, self.out.weight.abs() @ self.signs, self.out.bias)
+            spk2, mem2 = self.read(out, mem2)
+            recorded.append(spk2)
+        return torch.stack(recorded)
+
+
 class SurrogateSpike(torch.autograd.Function):  # type: ignore[misc]
     """As the SpyTorch tutorials write it."""
 
@@ -1315,6 +1377,11 @@ ZOO: dict[str, TorchNetwork] = {
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
     "inhibition that is subtracted": TorchNetwork(make=Inhibited, judge=of_counts, scale=2.0),
+    "Dale's law: absolute weights": TorchNetwork(make=Dale, judge=of_counts),
+    "Dale's law: rectified weights": TorchNetwork(make=lambda: Dale("relu"), judge=of_counts),
+    "Dale's law: exponential weights": TorchNetwork(make=lambda: Dale("exp"), judge=of_counts),
+    "Dale's law: softplus weights": TorchNetwork(make=lambda: Dale("softplus"), judge=of_counts),
+    "Dale's law: a mask of signs, and a parametrization": TorchNetwork(make=SignedRecurrence, judge=of_counts),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
     "norse recurrent": TorchNetwork(
         make=lambda: NorseRecurrent(True), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5

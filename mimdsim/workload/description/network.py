@@ -19,6 +19,7 @@ from mimdsim.graph.delays import Delays
 from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
+from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape, pixel_grid
@@ -29,6 +30,7 @@ from mimdsim.workload.description.sections import (
     Network,
     PoolKeys,
     TrainingRecipe,
+    WeightFunctionKeys,
     loss_of,
     sum_of,
 )
@@ -43,10 +45,14 @@ def network_of(workload: Workload) -> SpikingNetwork:
         layers, delay = imported_layers(workload, network)
         network = replace(network, layers=layers, delay=delay)
     training = workload.training
+    functions = workload.network.weight_functions
+    _named(network.layers, "network.weight_functions", functions, ("weights", "recurrent"))
+    layers = tuple(_with_functions(layer, functions) for layer in network.layers) if functions else network.layers
     return replace(
         network,
-        frozen=_named(network.layers, "frozen", training.frozen),
-        pruned=_named(network.layers, "pruned", training.pruned),
+        layers=layers,
+        frozen=_named(layers, "training.frozen", training.frozen),
+        pruned=_named(layers, "training.pruned", training.pruned),
     )
 
 
@@ -175,15 +181,26 @@ def _input_planes(data: Data, keys: ConvolutionKeys, inputs: int) -> Planes:
     return Planes(channels=inputs // (width * height), height=height, width=width)
 
 
-def _named(layers: tuple[Layer, ...], key: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Parameters that a key of [training] names, by the graph's names; raises MappingError for what no layer has."""
-    known = {
-        parameter.public: parameter.name for layer in layers for parameter in layer.parameters if parameter.trained
-    }
+def _with_functions(layer: Layer, functions: Mapping[str, WeightFunctionKeys]) -> Layer:
+    """The layer with the functions of its weights."""
+    own = [each.public for each in layer.parameters if each.public in functions]
+    try:
+        made = tuple((name, WeightFunction(**functions[name].model_dump())) for name in own)
+    except MappingError as problem:
+        raise MappingError(f"network.weight_functions of layer '{layer.name}': {problem}") from None
+    return replace(layer, weight_functions=made)
+
+
+def _named(layers: tuple[Layer, ...], key: str, names: Iterable[str], roles: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Parameters, of these roles or that are trained, that a key names, by the graph's names; raises MappingError for
+    what no layer has."""
+    every = (parameter for layer in layers for parameter in layer.parameters)
+    known = {each.public: each.name for each in every if (each.role in roles if roles else each.trained)}
     for name in names:
         if name not in known:
             raise MappingError(
-                f"training.{key}: no parameter '{name}'{suggest(name, known)}; there are {', '.join(known)}"
+                f"{key}: no {'weights' if roles else 'parameter'} '{name}'{suggest(name, known)}; there are "
+                f"{', '.join(known)}"
             )
     return tuple(known[name] for name in names)
 

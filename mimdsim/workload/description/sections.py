@@ -116,6 +116,14 @@ class DelayKeys(Section):
     epsilon: float = Field(default=0.0, ge=0, le=1)
 
 
+class WeightFunctionKeys(Section):
+    """What weights are made of a parameter: `function` of every number of it, times 1 in rows of sources that excite
+    and -1 in those that inhibit: `signs` are so many rows of each, as in [24, -6]; none: all excite."""
+
+    function: str
+    signs: tuple[int, ...] = Field(default=(), max_length=65_536)
+
+
 class CellKeys(Section):
     """Neurons by equations of a timestep, each 'name = expression': docs/neurons.md. `parameters`: numbers that they
     name; `learned`: those that every neuron has of its own and trains, and where they start; `shared`: the learned ones
@@ -148,9 +156,11 @@ class Network(Section):
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
     default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
     source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
-    `delays`: by layer, delays of its weights that are learned. "hidden0 + hidden1" are the dense spikes of both added
-    up, which must be as many, with one matrix of weights.
-    `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
+    `delays`: by layer, delays of its weights that are learned. `weight_functions`: by parameter (hidden0,
+    hidden0.recurrent), what weights are made of it, as in Dale's law. "hidden0 + hidden1" are the dense spikes of both
+    added up, which must be as many, with one matrix of weights.
+    `bias`: a trained current per neuron, output layer included; 2 or more: so many, which are added up, as those of
+    several products in PyTorch. `dropout`: of dense spikes, the share of what a layer
     reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
     grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over
     the samples (and positions of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a
@@ -194,8 +204,9 @@ class Network(Section):
     )
     convolutions: dict[str, ConvolutionKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
     delays: dict[str, DelayKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
+    weight_functions: dict[str, WeightFunctionKeys] = Field(default_factory=dict, max_length=4 * MAX_LAYERS)
     delay: Literal[0, 1] = 1
-    bias: OneOrMore[bool] = False
+    bias: OneOrMore[bool | Annotated[int, Field(ge=2, le=64)]] = False
     dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
     dropout_per: Literal["timestep", "sequence"] = "timestep"  # how often what is left out is drawn
     batch_norm: OneOrMore[Literal["none", "timestep", "sequence"]] = "none"
