@@ -224,13 +224,8 @@ def with_widths(network: SpikingNetwork, changed: dict[str, int]) -> tuple[Layer
     return tuple(
         replace(
             layer,
-            inputs=widths[network.sources(layer)[0].name],
-            sources=tuple(
-                replace(
-                    each, neurons=widths[each.name], also=tuple(replace(o, neurons=widths[o.name]) for o in each.also)
-                )
-                for each in layer.sources
-            ),
+            inputs=network.sources(layer)[0].sized(widths, network.planes_of).neurons,
+            sources=tuple(each.sized(widths, network.planes_of) for each in layer.sources),
             neurons=widths[layer.name],
             selection=replace(layer.selection, capacity=min(layer.selection.capacity, widths[layer.name])),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from mimdsim.frameworks.torch_layers import (
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.names import INPUT, aged
+from mimdsim.graph.sources import Source
 from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.interchange.importing import EVERY_GRADIENT, random_table, without_lists
 
@@ -75,13 +77,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         unsaid = {INPUT: 0} | dict.fromkeys(names[: names.index(name)], int(mostly_delayed(layers)))
         read = read_by(layers, layer)
         twice = [each.names in {other.names for other in read[:place]} for place, each in enumerate(read)]
-        said = [
-            " + ".join(
-                term.name if term.lag == unsaid.get(term.name, 1) and not again else aged(term.name, term.lag or 0)
-                for term in each.terms
-            )
-            for each, again in zip(read, twice, strict=True)
-        ]
+        said = [each.text(partial(_dated, unsaid, again)) for each, again in zip(read, twice, strict=True)]
         if said != [before]:
             made.setdefault("sources", {})[name] = said
         if layer.convolution:
@@ -94,7 +90,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         if key in old:
             made[key] = old[key]
     made |= _dropout(layers) | _norms(layers)
-    sums = any(len(source.terms) > 1 for layer in layers for source in layer.sources)
+    sums = any(source.read.of for layer in layers for source in layer.sources)
     dense = (
         sums
         or made.keys() & {"convolutions", "dropout", "batch_norm"}
@@ -102,6 +98,10 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
     )
     made |= {"spikes": "dense"} if dense else {}
     return without_lists(made)
+
+
+def _dated(unsaid: Mapping[str, int], always: bool, each: Source) -> str:
+    return each.name if each.lag == unsaid.get(each.name, 1) and not always else aged(each.name, each.lag or 0)
 
 
 def _sends_numbers(reading: Reading, last: bool) -> bool:

@@ -22,6 +22,8 @@ from torch.overrides import TorchFunctionMode
 from mimdsim.frameworks.arithmetic import ADD, SUBTRACT, TIMES, arithmetic, constant_of, step_of
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
+    THROUGH,
+    Combined,
     Dropout,
     Dropped,
     FunctionResult,
@@ -49,6 +51,7 @@ from mimdsim.frameworks.origins import (
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
+from mimdsim.graph.sources import COMPLEMENT
 
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
 NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
@@ -69,6 +72,7 @@ MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
 DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
+COMPLEMENTS = {"__rsub__", "rsub"}
 
 
 @dataclass(kw_only=True)
@@ -93,6 +97,14 @@ class NeuronCalls:
     @property
     def neurons(self) -> int:
         return math.prod(self.outputs[0].shape[2 if self.in_time else 1 :])
+
+    @property
+    def planes(self) -> Planes | None:
+        """Those that it sends; None: it has none."""
+        shape = tuple(self.outputs[0].shape[2 if self.in_time else 1 :])
+        if len(shape) not in (2, 3):
+            return None
+        return Planes(channels=shape[0], height=shape[1] if shape[2:] else 1, width=shape[-1])
 
     def sequence(self, tensors: list[torch.Tensor]) -> np.ndarray:
         """float64[timesteps, batch, neurons]"""
@@ -219,6 +231,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if other is not None and isinstance(one, (Product, Sum)) and feeds_of(one):
                 both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
                 return self.mark(made, Sum(parts=tuple(both)))
+        if name in MASKS | COMPLEMENTS and (spikes := self._combined(args, kwargs, made)) is not None:
+            return self.mark(made, spikes)
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
         if name in {"stack", *JOINS} and args and (same := self._in_time(args, kwargs)) is not None:
@@ -312,6 +326,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if part.numel() * count == whole.numel() and offset % stride == 0 and offset // stride < count:
                 return offset // stride, count
         return None
+
+    def _combined(self, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
+        """The product of spikes, or 1 - spikes."""
+        spikes = [origin for arg in args if (origin := self.origin(arg)) is not None and _are_spikes(origin)]
+        if kwargs or self._is_cut(args, made) or any(each.shape != made.shape for each in tensors_in(args)):
+            return None
+        if len(spikes) == 2 == len(args):
+            return Combined(by=TIMES, parts=tuple(spikes))
+        one = len(spikes) == 1 and len(args) == 2 and isinstance(args[1], (int, float)) and args[1] == 1
+        return Combined(by=COMPLEMENT, parts=tuple(spikes)) if one else None
 
     def _joined(self, args: Any, kwargs: Any) -> Joined | None:
         """Tensors side by side along their last axis, that of neurons."""
@@ -575,6 +599,14 @@ def dropped(of: Origin, share: float, per: str) -> Origin:
 def _check_same(where: str, made: Planes, read: Planes) -> None:
     if made != read:
         raise refusal(f"{where} reads planes of {read}, which were made as {made}: leave out what reshapes them")
+
+
+def _are_spikes(origin: Origin | None) -> bool:
+    """Whether layers sent it, or it is the input, alone or in sums and products."""
+    if isinstance(origin, (*THROUGH, FunctionResult)) and not isinstance(origin, Dropped):
+        stacked = not isinstance(origin, FunctionResult) or origin.by == "stack"
+        return stacked and all(map(_are_spikes, parts_of(origin)))
+    return isinstance(origin, Input) or (isinstance(origin, LayerOutput) and origin.spikes)
 
 
 def tensors_in(given: Any) -> Iterator[torch.Tensor]:

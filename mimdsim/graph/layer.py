@@ -14,38 +14,12 @@ from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.dropout import PER
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
-from mimdsim.graph.names import Parameter, aged, before, coefficient_of, spikes_of
+from mimdsim.graph.names import Parameter, before, coefficient_of, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder, Value
+from mimdsim.graph.sources import Source, labels_of
 from mimdsim.graph.spikes import Selection
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are
-    (None: as from layer to layer in the network). also: others as wide, whose spikes are added to these before weights
-    see them."""
-
-    name: str
-    neurons: int
-    lag: int | None = None
-    also: tuple[Source, ...] = ()
-
-    @property
-    def terms(self) -> tuple[Source, ...]:
-        """All that is added up."""
-        return self, *self.also
-
-    @property
-    def names(self) -> str:
-        """'hidden0', 'hidden0+hidden1'."""
-        return "+".join(each.name for each in self.terms)
-
-    @property
-    def aged(self) -> str:
-        """'hidden0@t-2', 'hidden0@t+hidden1@t-1'."""
-        return "+".join(aged(each.name, each.lag or 0) for each in self.terms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +83,7 @@ class Layer:
 
     def _check_delays(self) -> None:
         what = ""
-        if len(self.sources) > 1 or any(each.also for each in self.sources):
+        if len(self.sources) > 1 or any(each.of for each in self.sources):
             what = "a layer with them reads one source: name one in network.sources"
         elif self.convolution or self.cell:
             what = "convolutions and cells have none: leave network.delays out"
@@ -258,12 +232,6 @@ class Layer:
         if self.convolution:
             return self.convolution.fan_in
         return self.inputs + sum(each.neurons for each in self.sources[1:])
-
-
-def labels_of(sources: tuple[Source, ...]) -> tuple[str, ...]:
-    """A name for each of what a layer reads: that of the source, with the age for all but the first of a source."""
-    names = [each.names for each in sources]
-    return tuple(each.aged if each.names in names[:place] else each.names for place, each in enumerate(sources))
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:

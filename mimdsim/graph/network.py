@@ -18,7 +18,8 @@ from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
-from mimdsim.graph.layer import Layer, Source, cell_step, labels_of, reads_own_spikes, step
+from mimdsim.graph.elementwise import Line
+from mimdsim.graph.layer import Layer, cell_step, reads_own_spikes, step
 from mimdsim.graph.learned_constants import Coefficients, SharedRow
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
@@ -48,6 +49,7 @@ from mimdsim.graph.names import (
 )
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
+from mimdsim.graph.sources import ADD, COMPLEMENT, TIMES, Source, labels_of
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import add_updates
 from mimdsim.numerics.optimisers import Optimiser
@@ -114,17 +116,9 @@ class SpikingNetwork:
     def _check_sources(self, layer: Layer) -> None:
         widths = {INPUT: self.layers[0].inputs}
         widths |= {one.name: one.neurons for one in self.layers if one.spiking and one is not layer}
-        for place, each in ((place, each) for place, read in enumerate(layer.sources) for each in read.terms):
-            if each.name not in widths:
-                raise MappingError(
-                    f"layer '{layer.name}' cannot read '{each.name}'{suggest(each.name, widths)}; it may read "
-                    f"{', '.join(widths)} (and itself, by network.recurrence)"
-                )
-            rows = layer.sources[place].neurons if place else layer.inputs
-            if rows != widths[each.name]:
-                raise MappingError(
-                    f"layer '{layer.name}' has {rows} inputs from '{each.name}', which has {widths[each.name]}"
-                )
+        for place, read in enumerate(layer.sources):
+            self._check_widths(layer, read, read.neurons if place else layer.inputs, widths)
+        for each in (term for read in layer.sources for term in read.terms):
             now = 0 if each.name == INPUT or each.name in self._before(layer) else 1
             if each.lag is not None and not now <= each.lag < max(2, self.timesteps):
                 raise MappingError(
@@ -148,11 +142,25 @@ class SpikingNetwork:
                 f"at most {layer.delays.ages - 1 - oldest + self.timesteps} ages"
             )
         self._check_ages(layer)
-        self._check_sums(layer)
+        self._check_combinations(layer)
+
+    def _check_widths(self, layer: Layer, read: Source, rows: int, widths: dict[str, int]) -> None:
+        if not read.of and read.name not in widths:
+            raise MappingError(
+                f"layer '{layer.name}' cannot read '{read.name}'{suggest(read.name, widths)}; it may read "
+                f"{', '.join(widths)} (and itself, by network.recurrence)"
+            )
+        pooled = isinstance(read.by, Pool)
+        has = widths[read.name] if not read.of else read.neurons
+        if rows != has and (pooled or not read.of):
+            raise MappingError(f"layer '{layer.name}' has {rows} inputs from '{read.names}', which has {has}")
+        for each in read.of:
+            self._check_widths(layer, each, each.neurons if pooled else rows, widths)
 
     def _check_ages(self, layer: Layer) -> None:
         names = [each.names for each in layer.sources]
-        for ages in ([each.aged for each in read] for read in (self.sources(layer), *self._sums(layer))):
+        every = (self.sources(layer), *(each.of for each in self._combinations(layer)))
+        for ages in ([each.aged for each in read] for read in every):
             if twice := [each for place, each in enumerate(ages) if each in ages[:place]]:
                 raise MappingError(
                     f"layer '{layer.name}' reads '{twice[0]}' twice; name each once, or with other ages each"
@@ -168,22 +176,22 @@ class SpikingNetwork:
                 f"'{aged(unsaid[0], self.delay)}'"
             )
 
-    def _sums(self, layer: Layer) -> list[tuple[Source, ...]]:
-        """The terms of every sum of spikes that a layer reads."""
-        return [tuple(replace(term, also=()) for term in each.terms) for each in self.sources(layer) if each.also]
+    def _combinations(self, layer: Layer) -> list[Source]:
+        """All that a layer reads that is made of the spikes of others."""
+        return [part for each in self.sources(layer) for part in each.combinations]
 
-    def _check_sums(self, layer: Layer) -> None:
-        for terms in self._sums(layer):
-            said = " + ".join(each.name for each in terms)
+    def _check_combinations(self, layer: Layer) -> None:
+        for each in self._combinations(layer):
+            said = f"layer '{layer.name}' reads the {each.kind} {each.text(lambda term: term.name)}"
             if self.spikes != "dense":
-                raise MappingError(
-                    f"layer '{layer.name}' reads the sum {said}, which lists of spikes do not hold: set network.spikes "
-                    '= "dense", or name each by itself, with weights of its own'
-                )
-            planes = {each.name: self.planes_of(each.name) for each in terms}
-            if len({each if each and each.positions > 1 else None for each in planes.values()}) > 1:
-                have = ", ".join(f"'{name}' has {each or 'none'}" for name, each in planes.items())
-                raise MappingError(f"layer '{layer.name}' reads the sum {said} of other planes each: {have}")
+                instead = ", or name each by itself, with weights of its own" if each.by == ADD else ""
+                raise MappingError(f'{said}, which lists of spikes do not hold: set network.spikes = "dense"{instead}')
+            planes = {part.names: part.planes(self.planes_of) for part in each.of}
+            if len({one if one and one.positions > 1 else None for one in planes.values()}) > 1:
+                have = ", ".join(f"'{name}' has {one or 'none'}" for name, one in planes.items())
+                raise MappingError(f"{said} of other planes each: {have}")
+            if isinstance(each.by, Pool) and None in planes.values():
+                raise MappingError(f"{said} of what has no planes")
 
     def _check_cell(self, layer: Layer) -> None:
         if layer.cell is None:
@@ -262,11 +270,11 @@ class SpikingNetwork:
                 f"layer '{layer.name}', the last, makes planes of {convolution.result}; let a layer without a "
                 "convolution read them"
             )
-        for source in self.terms(layer):
-            given = self.planes_of(source.name)
+        for source in self.sources(layer):
+            given = source.planes(self.planes_of)
             if source.name != INPUT and given != convolution.planes:
                 raise MappingError(
-                    f"layer '{layer.name}' reads planes of {convolution.planes} from '{source.name}', which has "
+                    f"layer '{layer.name}' reads planes of {convolution.planes} from '{source.names}', which has "
                     f"{given or 'no planes'}"
                 )
 
@@ -286,11 +294,12 @@ class SpikingNetwork:
         lags = {INPUT: 0} | dict.fromkeys(before, self.delay)
 
         def dated(each: Source) -> Source:
-            lag = lags.get(each.name, 1) if each.lag is None else each.lag
-            return replace(each, lag=lag, also=tuple(map(dated, each.also)))
+            return replace(each, lag=lags.get(each.name, 1)) if each.lag is None else each
 
-        ages = range(layer.delays.ages if layer.delays else 1)
-        return tuple(replace(each, lag=(each.lag or 0) + age) for each in map(dated, every) for age in ages)
+        dates = (each.mapped(dated) for each in every)
+        if layer.delays is None:
+            return tuple(dates)
+        return tuple(replace(each, lag=(each.lag or 0) + age) for each in dates for age in range(layer.delays.ages))
 
     def terms(self, layer: Layer) -> tuple[Source, ...]:
         """Whatever a layer reads, by itself or in a sum."""
@@ -633,9 +642,9 @@ def _input(network: SpikingNetwork, name: str) -> Value:
 def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source, source: str) -> str:
     """What a layer multiplies by its weights: the spikes of a source, or patches of its planes. source: its label."""
     convolution, by_channel = layer.convolution, read.name == INPUT
-    spikes = _spikes_read(body, layer, read)
+    spikes = _spikes_read(body, network, layer, read)
     if convolution is None:
-        planes = network.planes_of(read.name)
+        planes = read.planes(network.planes_of)
         spikes = _drop(body, layer, read.names if layer.delays else source, spikes)
         if planes is None or planes.positions == 1:
             return spikes
@@ -650,13 +659,27 @@ def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Sourc
     return body.one("unfold", (spikes,), f"patches.{layer.name}", layer=layer.name, attributes=patches)
 
 
-def _spikes_read(body: GraphBuilder, layer: Layer, read: Source) -> str:
-    """The spikes of a source, or their sum with others; sums that begin alike are made once in a timestep."""
-    names = (before(INPUT_NOW if each.name == INPUT else spikes_of(each.name), each.lag or 0) for each in read.terms)
-    total = next(names)
-    for each in names:
-        more = f"{total}+{each}"
-        total = more if more in body.values else body.one("add", (total, each), more, layer=layer.name)
+def _spikes_read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source) -> str:
+    """The spikes of a source, or what is made of several; what begins alike is made once in a timestep."""
+    if not read.of:
+        return before(INPUT_NOW if read.name == INPUT else spikes_of(read.name), read.lag or 0)
+
+    def once(name: str, kind: str, inputs: tuple[str, ...], attributes: object = None) -> str:
+        return name if name in body.values else body.one(kind, inputs, name, layer=layer.name, attributes=attributes)
+
+    total, *others = (_spikes_read(body, network, layer, each) for each in read.of)
+    if isinstance(read.by, Pool):
+        planes = read.of[0].planes(network.planes_of)
+        assert planes
+        pooling = Pooling(planes=planes, window=read.by.window, kind=read.by.kind)
+        return once(replace(read, of=(Source(name=total),)).names, "pool", (total,), pooling)
+    if read.by == COMPLEMENT:
+        return once(f"(1-{total})", "affine", (total,), Line(scale=-1.0, shift=1.0))
+    name = f"({total})" if read.of[0].of else total
+    for part, each in zip(read.of[1:], others, strict=True):
+        sign, kind = (ADD, "add") if read.by == ADD else (TIMES, "times")
+        name = f"{name}{sign}{f'({each})' if part.of else each}"
+        total = once(name, kind, (total, each))
     return total
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Annotated, Any, Literal
@@ -13,6 +12,7 @@ from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.base.schema import OneOrMore, Section
 from mimdsim.base.search_path import PathText
 from mimdsim.graph.losses import Loss
+from mimdsim.graph.sources import source_of
 from mimdsim.numerics.optimisers import OPTIMISERS
 
 MAX_NEURONS = 1 << 24
@@ -149,7 +149,8 @@ class Network(Section):
     default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
     source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
     `delays`: by layer, delays of its weights that are learned. "hidden0 + hidden1" are the dense spikes of both added
-    up, which must be as many, with one matrix of weights.
+    up, which must be as many, with one matrix of weights; products, complements and pools stand there too, as in
+    "hidden0 * (1 - hidden1)" and "max_pool(hidden0, 3, 2, 1)" (size, stride, padding).
     `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
     reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
     grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over
@@ -379,26 +380,6 @@ def loss_of(training: TrainingRecipe, neurons_per_class: int) -> Loss:
     return Loss(kind=training.loss, neurons_per_class=neurons_per_class, **constants)
 
 
-AGE = re.compile(r"t(?:-([1-9][0-9]{0,8}))?")
-
-
-def source_of(text: str) -> tuple[str, int | None]:
-    """(the layer, how many timesteps old its spikes are, None: as from layer to layer) of 'hidden0', 'hidden0@t-3'."""
-    name, at, age = text.partition("@")
-    found = AGE.fullmatch(age)
-    if at and found is None:
-        raise MappingError(
-            f"network.sources: '{text}' is no source; write '{name.strip()}', '{name.strip()}@t' or, of spikes "
-            f"3 timesteps old, '{name.strip()}@t-3'"
-        )
-    return name, int(found.group(1) or 0) if found else None
-
-
-def sum_of(text: str) -> list[tuple[str, int | None]]:
-    """What `source_of` finds in each term of 'hidden0 + hidden1@t-3'."""
-    return [source_of(term.strip()) for term in text.split("+")]
-
-
 def check_sources(network: Network) -> None:
     """Raises MappingError for layers that are not there, or cannot be read."""
     known = ("input", *network.layers)
@@ -410,13 +391,13 @@ def check_sources(network: Network) -> None:
                     f"{', '.join(network.layers)}"
                 )
     for layer, names in network.sources.items():
-        terms = [term for each in names for term in sum_of(each)]
-        for name, _ in terms:
+        terms = [term.name for each in names for term in source_of(each).terms]
+        for name in terms:
             if name == layer:
                 raise MappingError(f"network.sources.{layer}: write network.recurrence for its synapses onto itself")
             if name not in known:
                 raise MappingError(
                     f"network.sources.{layer}: no layer '{name}'{near(name, known)}; it may read {', '.join(known)}"
                 )
-        if "output" in dict(terms) and network.output == "membrane":
+        if "output" in terms and network.output == "membrane":
             raise MappingError(f'network.sources.{layer}: with output = "membrane" the output layer sends no spikes')
