@@ -173,7 +173,9 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
         )
         yield 'network.recurrence = "one_to_one" instead of "all_to_all"', replace(network, layers=own), options
     if len(network.stretches) > 1:
-        norms = tuple(layer.norm and replace(layer.norm, per="timestep") for layer in network.layers)
+        per = {"sequence": "timestep"}
+        every = [layer.norm for layer in network.layers]
+        norms = [norm and replace(norm, per=per.get(norm.per, norm.per)) for norm in every]
         alike = tuple(replace(layer, norm=norm) for layer, norm in zip(network.layers, norms, strict=True))
         advice = 'network.batch_norm = "timestep" instead of "sequence" (keeps no sequences of what is normalised)'
         yield advice, replace(network, layers=alike), options

@@ -49,16 +49,19 @@ from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded
 _DROPOUT = "torch.nn.Dropout, neuron by neuron"
 _CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
 _NORM = (
-    "torch.nn.BatchNorm1d or 2d right after a linear layer or a convolution, which is trained as such, and in eval() "
-    "folded into the weights before it"
+    "torch.nn.LayerNorm, GroupNorm, or BatchNorm1d or 2d right after a linear layer or a convolution, which is trained "
+    "as such, and in eval() folded into the weights before it"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _ENCODED = "encode the example before the module gets it"
 _CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
+OF_TIMESTEPS = ("BatchNormThroughTime", "TemporalEffectiveBatchNorm")  # with weights of each timestep's own
 NEAREST = {
     **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm", "NeuNorm"), _NORM),
+    **dict.fromkeys(("BatchNorm3d", "InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
+    "ThresholdDependentBatchNorm3d": "spikingjelly ThresholdDependentBatchNorm2d",
+    **dict.fromkeys((f"{kind}{d}d" for kind in OF_TIMESTEPS for d in (1, 2, 3)), "one norm for all timesteps"),
     **dict.fromkeys(
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),
@@ -82,7 +85,12 @@ NEAREST = {
 }
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
 _NN = torch.nn
+OF_SAMPLES = (_NN.LayerNorm, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)  # norms of each by itself
 OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh)
+
+
+# batch norms whose gains begin as a multiple of the threshold
+OF_THRESHOLDS = tuple(f"spikingjelly.ThresholdDependentBatchNorm{d}d" for d in (1, 2))
 
 
 class Kind(Enum):
@@ -117,7 +125,7 @@ def kind_of(module: torch.nn.Module) -> Kind:
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
         return Kind.DROPOUT
-    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
+    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, *OF_SAMPLES)) or key in OF_THRESHOLDS:
         return Kind.NORM
     if key == "spikingjelly.VotingLayer":
         return Kind.VOTE
@@ -371,6 +379,14 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
     """A product with a batch norm, which has constants in eval()."""
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
         raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
+    if isinstance(module, OF_SAMPLES):
+        tracked = getattr(module, "track_running_stats", False)
+        if module.weight is None or module.bias is None or tracked:
+            raise refusal(
+                f"{where} has no gain, no shift, or averages its statistics; nearest: affine=True (of LayerNorm "
+                "elementwise_affine=True and bias=True), track_running_stats=False"
+            )
+        return replace(of, norm=name)
     if module.running_var is None or module.bias is None:
         raise refusal(
             f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True, and one norm "

@@ -54,7 +54,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         "surrogate": [each.surrogate for each in readings],
         "surrogate_slope": [each.slope for each in readings],
         "recurrence": [_recurrence(layer) for layer in layers],
-        "bias": [bool(layer.biases or layer.norm or layer.recurrent_bias) for layer in layers],
+        "bias": [bool(layer.biases or layer.recurrent_bias or layer.shifts) for layer in layers],
         "delay": int(mostly_delayed(layers)),
         **EVERY_GRADIENT,
     }
@@ -122,6 +122,7 @@ def _norms(layers: list[TorchLayer]) -> dict[str, Any]:
         "batch_norm": [each.per if each else "none" for each in norms],
         "batch_norm_epsilon": [each.epsilon for each in found],
         "batch_norm_momentum": [each.momentum for each in found],
+        **({"batch_norm_groups": groups} if max(groups := [each.groups for each in found]) > 1 else {}),
     }
 
 

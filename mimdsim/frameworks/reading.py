@@ -185,12 +185,16 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
                 return f"layer '{calls.name}' reads {problem}; one can run"
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
-            gain = weights[f"gain.{name}"] if layer.trained_norm else None
+            norm = layer.trained_norm
+            rows: tuple[np.ndarray, ...] = ()
+            if norm:
+                rows = weights[f"gain.{name}"], weights[f"{'b' if norm.averages else 'shift'}.{name}"]
+                bias = 0.0 if norm.averages else bias
             convolution, matrix = source.product.convolution, weights[array]
             if source.product.delays:
                 spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
             if not reading.weights:
-                spikes = currents_of(convolution, spikes, matrix, bias, layer.trained_norm, gain)
+                spikes = currents_of(convolution, spikes, matrix, bias, norm, rows)
             currents += spikes
             bias = 0.0
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,6 +40,8 @@ from mimdsim.graph.delays import Delays
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.graph.sources import ADD, KINDS
 from mimdsim.workload.interchange.state_dict import layer_names
+
+INSTANCE_NORMS = (torch.nn.InstanceNorm1d, torch.nn.InstanceNorm2d)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,11 @@ class TorchLayer:
     @property
     def norm(self) -> str:
         return self.sources[0].product.norm
+
+    @property
+    def shifts(self) -> bool:
+        """Whether the bias here is that of a batch norm."""
+        return bool(self.norm) and (self.trained_norm is None or bool(self.trained_norm.averages))
 
     @property
     def delays(self) -> Delays | None:
@@ -208,10 +216,15 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
         return layer
     of: Any = module.get_submodule(layer.norm)
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
-    if of.num_features != columns:
+    features, groups = features_of(of)
+    if features != columns:
+        nearest = f"; nearest: torch.nn.GroupNorm(1, {columns})" if layer.convolution and groups else ""
         raise refusal(
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
+            f"{nearest}"
         )
+    if groups:
+        return replace(layer, trained_norm=BatchNorm(per="sample", epsilon=of.eps, groups=groups))
     if layer.sources[0].product.folded:
         return layer
     calls, timesteps = recorded.norms[layer.norm], len(layer.calls.sequence(layer.calls.outputs))
@@ -219,6 +232,15 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
         raise refusal(f"'{layer.norm}' ran {calls} times in {timesteps} timesteps; once, or once in each, can run")
     per = "timestep" if calls == timesteps else "sequence"
     return replace(layer, trained_norm=BatchNorm(per=per, epsilon=of.eps, momentum=of.momentum))
+
+
+def features_of(norm: Any) -> tuple[int, int]:
+    """How many columns a norm has gains for, and of norms of samples into how many groups it cuts them."""
+    if isinstance(norm, torch.nn.LayerNorm):
+        return math.prod(norm.normalized_shape), 1
+    if isinstance(norm, torch.nn.GroupNorm):
+        return norm.num_channels, norm.num_groups
+    return norm.num_features, norm.num_features if isinstance(norm, INSTANCE_NORMS) else 0
 
 
 def _twice(names: list[str]) -> str:

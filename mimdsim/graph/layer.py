@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
@@ -200,10 +200,10 @@ class Layer:
         shapes = {"delay": (self.inputs, self.neurons)} if self.delays else {}
         if self.recurs:
             shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
-        if self.bias or self.norm:
+        if self.bias or (self.norm and self.norm.averages):
             shapes["bias"] = (1, self.gates * self.columns)
         if self.norm:
-            shapes |= dict.fromkeys(("gain", *STATISTICS), (1, self.columns))
+            shapes |= dict.fromkeys(("gain", *(self.norm.averages or ("shift",))), (1, self.columns))
         if self.cell is not None:
             if self.bias and self.cell.of.recurrent:
                 shapes["recurrent_bias"] = (1, self.gates * self.columns)

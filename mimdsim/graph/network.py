@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.batch_norm import STATISTICS, averaging
+from mimdsim.graph.batch_norm import STATISTICS, BatchNorm, averaging
 from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
@@ -49,6 +49,7 @@ from mimdsim.graph.names import (
 )
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
+from mimdsim.graph.sample_norm import SampleNorm
 from mimdsim.graph.sources import ADD, COMPLEMENT, TIMES, Source, labels_of
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import add_updates
@@ -213,6 +214,15 @@ class SpikingNetwork:
             raise MappingError(f"layer '{layer.name}': batch norm is of all currents: set network.spikes = \"dense\"")
         if layer.gates > 1:
             raise MappingError(f"layer '{layer.name}': cells with gates have no batch norm: leave it out")
+        if layer.columns % layer.norm.groups:
+            raise MappingError(
+                f"layer '{layer.name}': network.batch_norm_groups = {layer.norm.groups} do not divide its "
+                f"{layer.columns} columns evenly"
+            )
+        if self.values_normalised(layer) < 2 and not layer.norm.averages:
+            raise MappingError(
+                f"layer '{layer.name}': a norm of one value has no variance: lower network.batch_norm_groups"
+            )
         if self.values_normalised(layer) < 2:
             raise MappingError(f"layer '{layer.name}': batch norm of one value has no variance: raise training.batch")
 
@@ -256,8 +266,14 @@ class SpikingNetwork:
     def values_normalised(self, layer: Layer) -> int:
         """How many values of a column have a mean and a variance in common."""
         places = layer.convolution.made.positions if layer.convolution else 1
+        if layer.norm and not layer.norm.averages:
+            return self.sample_norm(layer, layer.norm).values(layer.columns)
         timesteps = self.timesteps if layer.norm and layer.norm.per == "sequence" else 1
         return self.batch * places * timesteps
+
+    def sample_norm(self, layer: Layer, norm: BatchNorm) -> SampleNorm:
+        places = layer.convolution.made.positions if layer.convolution else 1
+        return SampleNorm(positions=places, groups=norm.groups, epsilon=norm.epsilon)
 
     def _check_planes(self, layer: Layer) -> None:
         convolution = layer.convolution
@@ -362,7 +378,8 @@ class SpikingNetwork:
             ", ".join(models): models != ["lif"],
             "convolutions": any(layer.convolution for layer in self.layers),
             "recurrent": any(layer.recurs for layer in self.layers),
-            "batch norm": any(layer.norm for layer in self.layers),
+            "batch norm": any(layer.norm and layer.norm.averages for layer in self.layers),
+            "norms of samples": any(layer.norm and not layer.norm.averages for layer in self.layers),
             "dropout": any(layer.dropout for layer in self.layers),
             "learned delays": any(layer.delays for layer in self.layers),
             "dense spikes": self.spikes == "dense",
@@ -487,8 +504,8 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
             layer,
             selection=replace(layer.selection, second_threshold=layer.selection.threshold),
             dropout=0.0,
-            bias=layer.bias or layer.norm is not None,
-            norm=None,
+            bias=layer.bias or bool(layer.norm and layer.norm.averages),
+            norm=layer.norm and (None if layer.norm.averages else layer.norm),
         )
         for layer in network.layers
     )
@@ -714,6 +731,13 @@ def _normalised(
     """The current after the batch norm, of a timestep or of all, and how the running averages are carried."""
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
     assert layer.norm
+    if not layer.norm.averages:
+        about = network.sample_norm(layer, layer.norm)
+        if layer.bias:
+            current = body.one("bias_add", (current, trained["bias"]), f"current.{name}.biased", layer=name)
+        made, _ = body.add("standardise", (current,), f"current.{name}.standard", layer=name, attributes=about)
+        made = body.one("self_synapse", (made, trained["gain"]), f"current.{name}.scaled", layer=name)
+        return (), body.one("bias_add", (made, trained["shift"]), f"current.{name}.normalised", layer=name)
     names = f"current.{name}.normalised", *(f"{role}.{name}.now" for role in STATISTICS)
     inputs = current, trained["gain"], trained["bias"]
     made, *statistics = body.add("batch_norm", inputs, names[0], layer=name, attributes=layer.norm, names=names)
@@ -746,7 +770,7 @@ def _current(body: GraphBuilder, network: SpikingNetwork, layer: Layer, current:
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
     product = "matmul" if network.spikes == "dense" else "synapse"
     carries: tuple[Carry, ...] = ()
-    if layer.norm and layer.norm.per == "timestep":
+    if layer.norm and layer.norm.per != "sequence":
         carries, current = _normalised(body, network, layer, current)
     if layer.recurrence != "none":
         kind = product if layer.recurrence == "all_to_all" else "self_synapse"

@@ -41,6 +41,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("network", "batch_norm", "none"),
     ("network", "batch_norm_epsilon", 1e-5),
     ("network", "batch_norm_momentum", 0.1),
+    ("network", "batch_norm_groups", 1),
 )
 
 

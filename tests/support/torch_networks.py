@@ -1190,6 +1190,45 @@ class NormedLoop(Loop):
         return torch.stack(out)
 
 
+class LayerNormed(Loop):
+    """snnTorch, a loop over time with a layer norm of what linear layers and their biases make."""
+
+    def __init__(self) -> None:
+        super().__init__(_leaky(), _leaky())
+        self.norm1, self.norm2 = nn.LayerNorm(HIDDEN), nn.LayerNorm(CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        for step in x:
+            spikes, one = self.lif1(self.norm1(self.fc1(step)), one)
+            last, two = self.lif2(self.norm2(self.fc2(spikes)), two)
+            out.append(last)
+        return torch.stack(out)
+
+
+def _group_normed() -> Any:
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1), jelly.GroupNorm(2, 4), neuron.LIFNode(detach_reset=True),
+        jelly.MaxPool2d(2, 2), jelly.Conv2d(4, 6, 3, bias=False),
+        jelly.SeqToANNContainer(nn.InstanceNorm2d(6, affine=True)), neuron.LIFNode(detach_reset=True),
+        jelly.Flatten(), jelly.Linear(24, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, "m")
+    return net
+
+
+def _threshold_normed() -> Any:
+    """Zheng et al. 2021, as SpikingJelly has it."""
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, bias=False), jelly.ThresholdDependentBatchNorm2d(1.0, 1.0, 4),
+        neuron.IFNode(detach_reset=True), jelly.AvgPool2d(2, 2), jelly.Conv2d(4, 6, 3, bias=False),
+        jelly.ThresholdDependentBatchNorm2d(0.5**0.5, 1.0, 6), neuron.IFNode(detach_reset=True), jelly.Flatten(),
+        jelly.Linear(24, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, "m")
+    return net
+
+
 class NormedSequence(nn.Module):  # type: ignore[misc]
     """The wiring of recurrent layers in sparch: the current of the input is normalised over samples and timesteps, that
     of the layer itself is added to it."""
@@ -1411,6 +1450,13 @@ ZOO: dict[str, TorchNetwork] = {
         make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
     ),
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
+    "snntorch, layer norm": TorchNetwork(make=LayerNormed, judge=of_counts, scale=1.5),
+    "spikingjelly, group and instance norm in time": TorchNetwork(
+        make=_group_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
+    "spikingjelly, batch norm that depends on the threshold": TorchNetwork(
+        make=_threshold_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
     "batch norm of sequences, recurrent": TorchNetwork(make=NormedSequence, judge=of_counts, scale=1.5),
     "spikingjelly, batch norm in time": TorchNetwork(make=_jelly_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0),
     "snntorch, depthwise and pointwise convolutions": TorchNetwork(

@@ -10,7 +10,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, losses, products, surrogates
 from mimdsim.codelets.learned_constants import coefficient_pieces
 from mimdsim.compiler.context import Rules
-from mimdsim.compiler.dense import cells, planes
+from mimdsim.compiler.dense import cells, planes, sample_norms
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.layout import WORD_BYTES, entries_on
 from mimdsim.compiler.learned_constants import constants_of_row
@@ -364,6 +364,7 @@ def lower_add_even(low: ArrayLowering, op: Operation) -> None:
 RULES: Rules = {
     **planes.RULES,
     **cells.RULES,
+    **sample_norms.RULES,
     ("matmul",): lower_product,
     ("matmul_input_gradient",): lower_input_gradient,
     ("matmul_weight_gradient", "add"): lower_weight_gradient,

@@ -147,8 +147,9 @@ def _convolution(
 
 def _norm(network: Network, index: int) -> BatchNorm | None:
     """The batch norm of a layer."""
-    per, *constants = (network.of_layer(f"batch_norm{key}", index) for key in ("", "_epsilon", "_momentum"))
-    return None if per == "none" else BatchNorm(per=per, **dict(zip(("epsilon", "momentum"), constants, strict=True)))
+    per, *constants = (network.of_layer(f"batch_norm{key}", index) for key in ("", "_epsilon", "_momentum", "_groups"))
+    names = ("epsilon", "momentum", "groups")
+    return None if per == "none" else BatchNorm(per=per, **dict(zip(names, constants, strict=True)))
 
 
 def _pool(keys: PoolKeys | None) -> Pool | None:

@@ -25,7 +25,7 @@ STEADY = "image"  # the encoding of what is the same in every timestep
 PER_LAYER = (
     *("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold"),
     *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias", "dropout"),
-    *("batch_norm", "batch_norm_epsilon", "batch_norm_momentum"),
+    *("batch_norm", "batch_norm_epsilon", "batch_norm_momentum", "batch_norm_groups"),
 )
 Extent = Annotated[int, Field(ge=0, le=65_536)]
 Pair = Annotated[tuple[Extent, Extent], Field()]
@@ -157,6 +157,8 @@ class Network(Section):
     the samples (and positions of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a
     bias; what comes from the layer itself is added to that. `batch_norm_epsilon` is added to the variance;
     `batch_norm_momentum` is the share of a new value in the running averages, by which tests and inference normalise.
+    "sample" is layer norm, in every timestep over a sample's neurons, or over each of `batch_norm_groups` equal shares
+    of them or of a sample's planes: group norm, with as many groups as planes instance norm; it keeps no averages.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -199,9 +201,10 @@ class Network(Section):
     bias: OneOrMore[bool] = False
     dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
     dropout_per: Literal["timestep", "sequence"] = "timestep"  # how often what is left out is drawn
-    batch_norm: OneOrMore[Literal["none", "timestep", "sequence"]] = "none"
+    batch_norm: OneOrMore[Literal["none", "timestep", "sequence", "sample"]] = "none"
     batch_norm_epsilon: OneOrMore[Annotated[float, Field(gt=0, le=1)]] = 1e-5
     batch_norm_momentum: OneOrMore[Annotated[float, Field(ge=0, le=1)]] = 0.1
+    batch_norm_groups: OneOrMore[Annotated[int, Field(gt=0, le=65_536)]] = 1
     # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would
     output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
     neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
