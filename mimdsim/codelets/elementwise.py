@@ -177,7 +177,7 @@ def dropout_masks(by_timestep: bool) -> Codelet:
         numerics.dropout_masks,
         TileFormula(cycles=cycles, kind="published", source=source),
         "masks",
-        constants=("positions", "source"),
+        constants=("positions", "source", "pixels"),
         code_bytes=256 + CALL_BYTES,
     )
 

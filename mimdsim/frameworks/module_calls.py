@@ -46,7 +46,7 @@ from mimdsim.frameworks.planes import function_of, options_of
 from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
 
 # what comes nearest to modules that are no layers here
-_DROPOUT = "torch.nn.Dropout, neuron by neuron"
+_DROPOUT = "torch.nn.Dropout, neuron by neuron, or Dropout2d of whole planes"
 _CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
 _NORM = (
     "torch.nn.LayerNorm, GroupNorm, or BatchNorm1d or 2d right after a linear layer or a convolution, which is trained "
@@ -57,7 +57,7 @@ _ENCODED = "encode the example before the module gets it"
 _CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
 OF_TIMESTEPS = ("BatchNormThroughTime", "TemporalEffectiveBatchNorm")  # with weights of each timestep's own
 NEAREST = {
-    **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
+    **dict.fromkeys(("Dropout3d", "AlphaDropout", "FeatureAlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
     **dict.fromkeys(("BatchNorm3d", "InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
     "ThresholdDependentBatchNorm3d": "spikingjelly ThresholdDependentBatchNorm2d",
@@ -90,6 +90,7 @@ OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh,
 
 
 # batch norms whose gains begin as a multiple of the threshold
+DROPOUTS = ("spikingjelly.Dropout", "spikingjelly.Dropout2d")
 OF_THRESHOLDS = tuple(f"spikingjelly.ThresholdDependentBatchNorm{d}d" for d in (1, 2))
 
 
@@ -123,7 +124,7 @@ def kind_of(module: torch.nn.Module) -> Kind:
     if isinstance(module, OF_FUNCTIONS):
         return Kind.CONTAINER
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
-    if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
+    if isinstance(module, (_NN.Dropout, _NN.Dropout1d, _NN.Dropout2d)) or key in DROPOUTS:
         return Kind.DROPOUT
     if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, *OF_SAMPLES)) or key in OF_THRESHOLDS:
         return Kind.NORM
@@ -260,9 +261,15 @@ class ModuleRecorder(Recorder):
             if module.p and not module.training:
                 warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)
             if of is not None:
-                per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
+                key = neuron_key(module)
+                per = "sequence" if key.startswith("spikingjelly.") else "timestep"
                 both = [made, given] if getattr(module, "inplace", False) else made
-                self.mark(both, dropped(of, module.p if module.training else 0.0, per))
+                planes = isinstance(module, (_NN.Dropout1d, _NN.Dropout2d)) or key == "spikingjelly.Dropout2d"
+                in_time = getattr(module, "step_mode", "s") == "m"
+                if planes and given.ndim - in_time not in (3, 4):
+                    raise refusal(f"{where} reads {list(given.shape)}; nearest: [samples, channels, height, width]")
+                leaves_out = "plane" if planes else "neuron"
+                self.mark(both, dropped(of, module.p if module.training else 0.0, per, leaves_out))
         elif kind is Kind.VOTE:
             if isinstance(of, FunctionResult) and of.by == VOTE:
                 raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")

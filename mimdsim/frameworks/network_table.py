@@ -138,7 +138,9 @@ def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
         raise refusal("some dropout is drawn for every timestep, other for every sequence; one of both can run")
     if not ways:
         return {}
-    return {"dropout": [each.share if each else 0.0 for each in found], "dropout_per": ways[0]}
+    made = {"dropout": [each.share if each else 0.0 for each in found], "dropout_per": ways[0]}
+    of = [each.of if each else "neuron" for each in found]
+    return made | ({"dropout_of": of} if "plane" in of else {})
 
 
 def _recurrence(layer: TorchLayer) -> str:

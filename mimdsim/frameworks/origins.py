@@ -74,10 +74,11 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropout:
-    """A share that is left out, drawn anew in every timestep or once a 'sequence'."""
+    """A share that is left out, drawn anew in every timestep or once a 'sequence'; of: 'neuron' or 'plane'."""
 
     share: float
     per: str
+    of: str = "neuron"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,6 +71,8 @@ JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
 DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
+_F = torch.nn.functional
+DROPOUTS = {_F.dropout: "neuron", _F.dropout1d: "plane", _F.dropout2d: "plane"}  # and what is left out
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 COMPLEMENTS = {"__rsub__", "rsub"}
 
@@ -180,7 +182,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name in ("detach", "detach_") and not self._inside and args[0].grad_fn and self.origin(args[0]) is None:
             raise refusal("a state that neurons keep is detached, which nothing here would do: leave that out")
         before = args if self._inside else self._before(name, args)
-        drops = func is torch.nn.functional.dropout  # which is recorded, and leaves nothing out here
+        drops = func in DROPOUTS  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
         if not self._inside:
             self._follow(func, args, before, kwargs, made)
@@ -208,10 +210,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
-        if func is torch.nn.functional.dropout:
+        if func in DROPOUTS:
             options = {"p": 0.5, "training": True, "inplace": False} | kwargs
             options |= zip(("p", "training", "inplace"), args[1:], strict=False)
-            left = dropped(known[0], options["p"] if options["training"] else 0.0, "timestep")
+            if DROPOUTS[func] == "plane" and args[0].ndim not in (3, 4):
+                raise refusal(f"'{name}' reads {list(args[0].shape)}; nearest: [samples, channels, height, width]")
+            left = dropped(known[0], options["p"] if options["training"] else 0.0, "timestep", DROPOUTS[func])
             return self.mark([made, given[0]] if options["inplace"] else made, left)
         if name in OF_SHAPES and len(known) == 1:
             return
@@ -590,10 +594,10 @@ def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, b
     return replace(plain, of=of.of, convolution=convolution)
 
 
-def dropped(of: Origin, share: float, per: str) -> Origin:
+def dropped(of: Origin, share: float, per: str, leaves_out: str) -> Origin:
     if share >= 1:
         raise refusal(f"dropout with p = {share:g} leaves nothing; nearest: below 1")
-    return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per)) if share else of
+    return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per, of=leaves_out)) if share else of
 
 
 def _check_same(where: str, made: Planes, read: Planes) -> None:

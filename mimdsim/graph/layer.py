@@ -12,7 +12,7 @@ from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
-from mimdsim.graph.dropout import PER
+from mimdsim.graph.dropout import OF, PER
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
 from mimdsim.graph.names import Parameter, before, coefficient_of, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder, Value
@@ -29,7 +29,8 @@ class Layer:
     sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
     input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
     its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
-    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). norm: batch norm of the sum
+    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`), of
+    every neuron or of whole planes (`dropout_of`). norm: batch norm of the sum
     of its weighted sources, with gain and bias; what comes from itself is added to that. bias: a trained current per
     neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
     or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
@@ -50,6 +51,7 @@ class Layer:
     convolution: Convolution | None = None
     dropout: float = 0.0
     dropout_per: str = "timestep"
+    dropout_of: str = "neuron"
     norm: BatchNorm | None = None
     delays: Delays | None = None
 
@@ -63,6 +65,11 @@ class Layer:
             raise MappingError(
                 f"layer '{self.name}': dropout {self.dropout} per '{self.dropout_per}' is not valid: a share of at "
                 f"least 0 and below 1, per {' or '.join(PER)}, is needed"
+            )
+        if self.dropout_of not in OF:
+            hint = suggest(self.dropout_of, OF)
+            raise MappingError(
+                f"layer '{self.name}': network.dropout_of = {self.dropout_of!r} is not a valid choice{hint}"
             )
         if self.cell is not None:
             self._check_cell(self.cell)

@@ -98,6 +98,10 @@ class SpikingNetwork:
             self._check_cell(layer)
             if layer.dropout and self.spikes != "dense":
                 raise MappingError(f"layer '{layer.name}': dropout is of dense spikes: set network.spikes = \"dense\"")
+            if layer.dropout and layer.dropout_of == "plane" and None in self.planes_dropped(layer):
+                raise MappingError(
+                    f"layer '{layer.name}': dropout of planes reads what has none: set network.dropout_of = \"neuron\""
+                )
             self._check_norm(layer)
         self._check_stretches()
         if self.sources(self.layers[0])[0].name != INPUT:
@@ -270,6 +274,12 @@ class SpikingNetwork:
             return self.sample_norm(layer, layer.norm).values(layer.columns)
         timesteps = self.timesteps if layer.norm and layer.norm.per == "sequence" else 1
         return self.batch * places * timesteps
+
+    def planes_dropped(self, layer: Layer) -> list[Planes | None]:
+        """What dropout leaves planes of, source by source."""
+        if layer.convolution:
+            return [layer.convolution.read]
+        return [each.planes(self.planes_of) for each in self.sources(layer)]
 
     def sample_norm(self, layer: Layer, norm: BatchNorm) -> SampleNorm:
         places = layer.convolution.made.positions if layer.convolution else 1
@@ -812,12 +822,14 @@ def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict
             build.declare(Value(name=name, shape=(network.batch,), role="generator", layer=layer.name))
             build.declare(Value(name=keep, shape=()))
         rows, columns = scan.body.value(mask).shape
+        planes = network.planes_dropped(layer)[numbers[layer.name]] if layer.dropout_of == "plane" else None
         about = Masks(
             rows=rows,
             columns=columns,
             positions=rows // network.batch,
             timesteps=network.timesteps if layer.dropout_per == "timestep" else 0,
             source=numbers[layer.name],
+            pixels=columns // planes.channels if planes else 0,
         )
         numbers[layer.name] += 1
         every = f"{mask}.every" if about.timesteps else mask

@@ -35,6 +35,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("network", "delays", {}),
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),
+    ("network", "dropout_of", "neuron"),
     ("network", "learned", {}),
     ("network", "cells", {}),
     ("network", "models", ""),

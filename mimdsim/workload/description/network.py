@@ -95,6 +95,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 convolution=convolution,
                 dropout=network.of_layer("dropout", index),
                 dropout_per=network.dropout_per,
+                dropout_of=network.of_layer("dropout_of", index),
                 norm=_norm(network, index),
                 delays=Delays(**network.delays[name].model_dump()) if name in network.delays else None,
             )

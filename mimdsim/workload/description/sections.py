@@ -24,7 +24,7 @@ STEADY = "image"  # the encoding of what is the same in every timestep
 # keys of the network that may be a list with one entry per layer, output layer last
 PER_LAYER = (
     *("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold"),
-    *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias", "dropout"),
+    *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias", "dropout", "dropout_of"),
     *("batch_norm", "batch_norm_epsilon", "batch_norm_momentum", "batch_norm_groups"),
 )
 Extent = Annotated[int, Field(ge=0, le=65_536)]
@@ -152,13 +152,14 @@ class Network(Section):
     up, which must be as many, with one matrix of weights; products, complements and pools stand there too, as in
     "hidden0 * (1 - hidden1)" and "max_pool(hidden0, 3, 2, 1)" (size, stride, padding).
     `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
-    reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
-    grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over
-    the samples (and positions of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a
-    bias; what comes from the layer itself is added to that. `batch_norm_epsilon` is added to the variance;
-    `batch_norm_momentum` is the share of a new value in the running averages, by which tests and inference normalise.
-    "sample" is layer norm, in every timestep over a sample's neurons, or over each of `batch_norm_groups` equal shares
-    of them or of a sample's planes: group norm, with as many groups as planes instance norm; it keeps no averages.
+    reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), neuron by
+    neuron or whole planes (`dropout_of`), while the rest grows; nothing is in tests. `batch_norm`: of dense spikes, the
+    weighted sum of what a layer reads is normalised over the samples (and positions of planes) of every timestep, or of
+    the whole sequence, then times a trained gain, plus a bias; what comes from the layer itself is added to that.
+    `batch_norm_epsilon` is added to the variance; `batch_norm_momentum` is the share of a new value in the running
+    averages, by which tests and inference normalise. "sample" is layer norm, in every timestep over a sample's neurons,
+    or over each of `batch_norm_groups` equal shares of them or of a sample's planes: group norm, with as many groups as
+    planes instance norm; it keeps no averages.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -201,6 +202,7 @@ class Network(Section):
     bias: OneOrMore[bool] = False
     dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
     dropout_per: Literal["timestep", "sequence"] = "timestep"  # how often what is left out is drawn
+    dropout_of: OneOrMore[Literal["neuron", "plane"]] = "neuron"  # what is left out
     batch_norm: OneOrMore[Literal["none", "timestep", "sequence", "sample"]] = "none"
     batch_norm_epsilon: OneOrMore[Annotated[float, Field(gt=0, le=1)]] = 1e-5
     batch_norm_momentum: OneOrMore[Annotated[float, Field(ge=0, le=1)]] = 0.1

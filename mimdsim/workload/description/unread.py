@@ -72,7 +72,7 @@ READERS = (
         'no layer has batch_norm = "sample"',
     ),
     _Readers(
-        ("network.dropout_per",),
+        ("network.dropout_per", "network.dropout_of"),
         "network.dropout",
         lambda workload: bool(workload.network.imported) or _any_but(0.0, workload.network.dropout),
         "nothing is dropped",
