@@ -8,13 +8,25 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.dense import BOX
-from mimdsim.codelets.elementwise import CALL_BYTES, REDUCE_SOURCE, calls_formula, reduce_formula
-from mimdsim.codelets.products import partial_sum_cycles
+from mimdsim.codelets.elementwise import CALL_BYTES, LAUNCH_CYCLES, calls_formula
 from mimdsim.codelets.vertex_costs import on_elements
+from mimdsim.costs.library.reductions import reduce_to_scalar_cycles
 from mimdsim.numerics.dense import sample_norms as numerics
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 
 STATISTIC = "[sample, group]"
+
+
+def _sum_cycles(numbers: Any, worker_contexts: int, vector_bytes: int) -> Any:
+    """Of so many to one: every context sums a share, and one the sums of all."""
+    shares = -(-numbers // worker_contexts), np.full_like(numbers, worker_contexts)
+    each = sum(reduce_to_scalar_cycles(share, vector_bytes=vector_bytes) for share in shares)
+    return LAUNCH_CYCLES + worker_contexts * each
+
+
+def _average_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+    scaled = calls_formula("times scalar").cycles(extents, worker_contexts, vector_bytes)
+    return scaled + _sum_cycles(np.asarray(extents["pieces"]), worker_contexts, vector_bytes)
 
 
 def _of_box(
@@ -23,13 +35,10 @@ def _of_box(
     """So many sums of a box to one number, and calls on it."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        elements = np.asarray(extents["elements"])
-        how: dict[str, Any] = {"dtype": "f32", "out_dtype": "f32", "vector_bytes": vector_bytes}
-        one = np.ones_like(elements)
-        added = partial_sum_cycles(one, elements, worker_contexts=worker_contexts, **how) * sums if sums else 0
+        added = sums * _sum_cycles(np.asarray(extents["elements"]), worker_contexts, vector_bytes)
         return added + calls_formula(*calls).cycles(extents, worker_contexts, vector_bytes)
 
-    called = ", ".join((*(f"{sums} of ReduceAdd",) * bool(sums), *calls))
+    called = ", ".join((*(f"{sums} of ReduceAdd to a scalar, by all contexts, then of theirs",) * bool(sums), *calls))
     source = (
         f"PopLibs cycle estimators (commit 7eac0f2) of the stable algorithm's calls on a share of a sample: {called}"
     )
@@ -68,7 +77,11 @@ AVERAGE_PARTS = Codelet(
     name="AverageParts",
     fields=fields_of(f"write average{STATISTIC}; read pieces[first:last]"),
     compute=numerics.average_parts,
-    cost=reduce_formula("elements", "pieces", f"{REDUCE_SOURCE} and a multiplication, a call each", "times scalar"),
+    cost=TileFormula(
+        cycles=_average_cycles,
+        kind="derived",
+        source="PopLibs cycle estimators (commit 7eac0f2): ReduceAdd to a scalar, by all contexts, times scalar",
+    ),
     flops=terms_of({"elements pieces": 1}),
     constants=("values",),
     code_bytes=512 + CALL_BYTES,

@@ -291,8 +291,12 @@ def lower_masks(low: ArrayLowering, op: Operation) -> None:
     low.storage[op.outputs[0]] = (made,)
     first, last = blocks.row_start // masks.positions, -(-blocks.row_stop // masks.positions)
     operands = {"states": state, "keep": keep, "masks": made}
-    numbers = {"positions": masks.positions, "source": masks.source, "pixels": masks.pixels}
-    codelet, samples = elementwise.dropout_masks(bool(masks.timesteps)), {"first": first, "last": last}
+    numbers = {"positions": masks.positions, "source": masks.source}
+    numbers |= {"pixels": masks.pixels} if masks.pixels else {}
+    codelet, samples = (
+        elementwise.dropout_masks(bool(masks.timesteps), masks.pixels > 0),
+        {"first": first, "last": last},
+    )
     low.on_boxes("dropout masks", op, codelet, blocks, operands, samples, constants=numbers)
 
 

@@ -116,9 +116,15 @@ def mixed(word):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def dropout_masks(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source, pixels):  # type: ignore[no-untyped-def]
-    """masks[t, box] = 1 / keep where the number of (state of the sample, neuron or plane, t) is below keep, else 0; or
-    of one mask."""
+def dropout_masks(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source):  # type: ignore[no-untyped-def]
+    """masks[t, box] = 1 / keep where the number of (state of the sample, neuron, t) is below keep, else 0; or of one
+    mask."""
+    dropout_planes(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source, 0)
+
+
+@compiled
+def dropout_planes(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source, pixels):  # type: ignore[no-untyped-def]
+    """As `dropout_masks`, of planes instead of neurons, which have so many pixels side by side (0: of neurons)."""
     every, one, columns = in_time(masks), keep.dtype.type(1), masks.shape[-1]
     below, each = np.uint64(np.float64(keep[0]) * 4294967296.0), one / keep[0]
     for i in range(len(start)):
