@@ -7,7 +7,7 @@ must then be what that function makes. A function that is called directly is rea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -202,6 +202,28 @@ def currents_of(
         made = _pooled(convolution.made, convolution.after, made)
     found: np.ndarray = made.reshape(timesteps, samples, -1, weights.shape[1]).transpose(0, 1, 3, 2)
     return found.reshape(timesteps, samples, -1)
+
+
+def largest_of_norm(
+    convolution: Convolution | None,
+    spikes: np.ndarray,
+    weights: np.ndarray,
+    bias: np.ndarray | float,
+    norm: BatchNorm,
+    gain: np.ndarray,
+) -> np.ndarray:
+    """float64[neurons]: the largest current of `currents_of` before its norm, as far as the norm makes it larger: of
+    values that hardly differ it makes their rounding large."""
+    before = replace(convolution, after=None) if convolution else None
+    made = currents_of(before, spikes, weights, bias)
+    groups = norm.groups if not norm.averages else gain.size
+    shares = made.reshape(*made.shape[:2], groups, -1)
+    axes = {"sequence": (0, 1, 3), "timestep": (1, 3), "sample": (3,)}[norm.per]
+    least = shares.var(axis=axes, keepdims=True).min(axis=(0, 1, 3))
+    scale = np.abs(gain.reshape(groups, -1)) / np.sqrt(least + norm.epsilon)[:, None]
+    neurons = convolution.result.neurons if convolution else gain.size
+    largest: np.ndarray = np.repeat(scale.reshape(-1), neurons // gain.size) * np.abs(made).max()
+    return largest
 
 
 def _pooled(planes: Planes, pool: Pool, values: np.ndarray, by_channel: bool = False) -> np.ndarray:

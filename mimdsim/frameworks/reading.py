@@ -33,7 +33,7 @@ from mimdsim.frameworks.network_table import (
 from mimdsim.frameworks.neurons import Reading, refusal, run_neuron
 from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Product, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
-from mimdsim.frameworks.planes import SAME_CURRENT, currents_of
+from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.frameworks.torch_layers import (
     TorchLayer,
@@ -176,6 +176,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
         )
         currents: np.ndarray | float = 0.0
+        largest = np.abs(recorded).max()
         for source, array in zip(layer.sources, weights_named(name, read_by(layers, layer)), strict=True):
             text = source.read.text(lambda each: each.name or INPUT)
             what = f"what '{text}' sends" if any(source.layers) else "the input"
@@ -193,17 +194,19 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             convolution, matrix = source.product.convolution, weights[array]
             if source.product.delays:
                 spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
+            if norm:
+                largest = np.maximum(largest, largest_of_norm(convolution, spikes, matrix, bias, norm, rows[0]))
             if not reading.weights:
                 spikes = currents_of(convolution, spikes, matrix, bias, norm, rows)
             currents += spikes
             bias = 0.0
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):
             currents += _earlier(calls.sequence(calls.outputs)) @ weights[f"r.{name}"]
-        off = np.abs(currents - recorded).max() if np.shape(currents) == recorded.shape else np.inf
-        largest = np.abs(recorded).max()
-        if not off <= SAME_CURRENT * max(largest, SAME_CURRENT):
+        off = np.abs(currents - recorded) if np.shape(currents) == recorded.shape else np.array(np.inf)
+        if not (off <= SAME_CURRENT * np.maximum(largest, SAME_CURRENT)).all():
             return (
-                f"layer '{calls.name}' gets currents that differ by up to {off:.2g}, of {largest:.2g} at most, from "
+                f"layer '{calls.name}' gets currents that differ by up to {off.max():.2g}, of "
+                f"{np.abs(recorded).max():.2g} at most, from "
                 f"those of its weights and of {what}: axes are swapped, values reordered or added on the way"
             )
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mimdsim
@@ -38,6 +39,26 @@ def test_groups_are_those_of_the_module() -> None:
     network = network_of(mimdsim.from_torch(module, spikes, loss="ce_count_loss"))
     assert [layer.norm and layer.norm.groups for layer in network.layers] == [2, 6, None]
     assert [layer.bias for layer in network.layers] == [True, False, True]
+
+
+def test_currents_that_hardly_differ_are_those_of_pytorch_as_far_as_it_computes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch norm of two samples: float32 rounds what it divides by next to nothing."""
+    torch.manual_seed(1)
+    net = in_time(jelly.BatchNorm2d(4))
+    net[0] = jelly.Conv2d(2, 4, 6, bias=False, step_mode="m")
+    net[4] = jelly.Linear(4, 3, step_mode="m")
+    with torch.no_grad():
+        net[0].weight.mul_(0.01).add_(10.0)
+        net[0].weight[:, 0, 0, 0] = 0.003
+    spikes = torch.ones(4, 2, 2, 6, 6)
+    spikes[0, 0, 0, 0, 0] = 0.0
+    network = network_of(mimdsim.from_torch(net, spikes))
+    assert network.layers[0].norm
+    monkeypatch.setattr("mimdsim.frameworks.reading.largest_of_norm", lambda *_: np.zeros(4))
+    with pytest.raises(DescriptionError, match="layer '2' gets currents that differ by up to"):
+        mimdsim.from_torch(net, spikes)
 
 
 def in_time(norm: Any) -> Any:
