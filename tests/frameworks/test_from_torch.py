@@ -359,8 +359,8 @@ REFUSED = {
     "a state that neurons keep is detached": DetachNet,
     "'1' (ParametrizedLinear) computes its weights of others": parametrized,
     "multiplies by what 'abs' made of 'fc1.weight'": OfSizes,
-    "'1' (Dropout1d) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
-        nn.Dropout1d(0.2)
+    "'1' (AlphaDropout) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
+        nn.AlphaDropout(0.2)
     ),
     "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
         nn.RMSNorm(8)
