@@ -40,7 +40,7 @@ IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14
 TIED = 4  # one in this many neurons is tied, in a draw with ties
 # most of what is drawn to either side of where these begin
-ROOM = {"bias": 0.25, "gain": 0.5, "mean": 0.25, "variance": 0.5, "constant": 0.0625}
+ROOM = {"bias": 0.25, "shift": 0.25, "gain": 0.5, "mean": 0.25, "variance": 0.5, "constant": 0.0625}
 UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
 GROUP_LIFT = 1.1  # of the threshold: where a group that spikes puts the next one
 GROUP_APART = 0.02  # what it does to other groups, as a share of that
@@ -83,7 +83,8 @@ def drawn_inputs(
     sizes: how large the gradient of a parameter is, as far as known; moments are made as large, so that an update
     depends on both.
     """
-    if network.averages:  # no weight alone lifts what is normalised, and samples that are all alike have no variance
+    # no weight alone lifts what is normalised, and samples that are all alike have no variance
+    if any(layer.norm for layer in network.layers):
         draw = replace(draw, lift=0.0, full_lists=False, ties=False, groups=False)
     seed = draw.number + len(DRAWS) * draw.again
     random = stream(seed, "check")

@@ -134,6 +134,8 @@ class DenseLayer(LayerInTime):
         flat = Planes(channels=inputs, height=1, width=1)
         one = Convolution(planes=flat, window=Window.whole(flat), channels=layer.neurons)
         self.reading = Reading(layer.convolution or one, bool(layer.dropout))
+        dropped = network.planes_dropped(layer) if layer.dropout_of == "plane" else []
+        self._channels_dropped = [each.channels for each in dropped if each]
         self._offsets, self._drop = self._dropped(), NOTHING_DROPPED
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.neurons if layer.spiking else 0, self.blocks)
         self._back = not layer.spiking, *self._back
@@ -200,7 +202,7 @@ class DenseLayer(LayerInTime):
 
     def _dropped(self) -> np.ndarray:
         """What dropout adds to the state of a sample, by id of what is listed: the number of the neuron, by position
-        and channel, and the source."""
+        and channel, or of its plane, and the source."""
         if not self.layer.dropout:
             return np.zeros(0, np.uint64)
         convolution, parts = self.layer.convolution, []
@@ -210,7 +212,9 @@ class DenseLayer(LayerInTime):
             read = [(None if by_id else self.reading.listed, self.reading.listed.neurons)]
         for source, (planes, width) in enumerate(read):
             number = np.arange(width, dtype=np.uint64)
-            if planes:
+            if self._channels_dropped:
+                number //= np.uint64(width // self._channels_dropped[source])
+            elif planes:
                 number = np.ascontiguousarray(number.reshape(planes.positions, planes.channels).T).reshape(-1)
             parts.append(number * np.uint64(OF_NUMBER) + np.uint64(source * OF_SOURCE))
         return np.concatenate(parts)
@@ -419,7 +423,10 @@ class DenseLayer(LayerInTime):
         turned = np.ascontiguousarray(weights.transpose(2, 1, 0)).reshape(-1, taps * channels)
         each = max(1, CHUNK_FLOATS // (positions * taps * channels))
         chunks = list(pairwise([*range(0, places, each), places]))
-        by_position = np.arange(reading.convolution.read.neurons, dtype=np.uint64) * np.uint64(OF_NUMBER)
+        number = np.arange(reading.convolution.read.neurons, dtype=np.uint64)
+        if self._channels_dropped:
+            number %= np.uint64(channels)
+        by_position = number * np.uint64(OF_NUMBER)
         bits = read.bits if reading.largest else read.bits[:0]
         of = reading.window, channels, *reading.pool, bits, by_position, self._drop, g
 

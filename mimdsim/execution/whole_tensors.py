@@ -59,10 +59,13 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
         if layer.cell:
             problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
+        if layer.norm and not layer.norm.averages:
+            problems.append(f"layer '{layer.name}': a norm of samples does not run as whole tensors{instead}")
         if layer.delays:
             problems.append(f"layer '{layer.name}': delays that are learned do not run as whole tensors{instead}")
-        if any(each.also for each in layer.sources):
-            problems.append(f"layer '{layer.name}': a sum of spikes does not run as whole tensors{instead}")
+        if combined := [each for each in layer.sources if each.of]:
+            what = f"a {combined[0].kind} of spikes"
+            problems.append(f"layer '{layer.name}': {what} does not run as whole tensors{instead}")
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
         if len(mixed) > 1:
             problems.append(f"layer '{layer.name}': some of its weights are frozen, others are trained{instead}")

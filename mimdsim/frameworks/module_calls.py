@@ -47,19 +47,22 @@ from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded
 from mimdsim.graph.weight_functions import WeightFunction
 
 # what comes nearest to modules that are no layers here
-_DROPOUT = "torch.nn.Dropout, neuron by neuron"
+_DROPOUT = "torch.nn.Dropout, neuron by neuron, or Dropout2d of whole planes"
 _CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
 _NORM = (
-    "torch.nn.BatchNorm1d or 2d right after a linear layer or a convolution, which is trained as such, and in eval() "
-    "folded into the weights before it"
+    "torch.nn.LayerNorm, GroupNorm, or BatchNorm1d or 2d right after a linear layer or a convolution, which is trained "
+    "as such, and in eval() folded into the weights before it"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _ENCODED = "encode the example before the module gets it"
 _CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
+OF_TIMESTEPS = ("BatchNormThroughTime", "TemporalEffectiveBatchNorm")  # with weights of each timestep's own
 NEAREST = {
-    **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
+    **dict.fromkeys(("Dropout3d", "AlphaDropout", "FeatureAlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm", "NeuNorm"), _NORM),
+    **dict.fromkeys(("BatchNorm3d", "InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
+    "ThresholdDependentBatchNorm3d": "spikingjelly ThresholdDependentBatchNorm2d",
+    **dict.fromkeys((f"{kind}{d}d" for kind in OF_TIMESTEPS for d in (1, 2, 3)), "one norm for all timesteps"),
     **dict.fromkeys(
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),
@@ -88,7 +91,13 @@ NEAREST = {
 }
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
 _NN = torch.nn
+OF_SAMPLES = (_NN.LayerNorm, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)  # norms of each by itself
 OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh)
+
+
+# batch norms whose gains begin as a multiple of the threshold
+DROPOUTS = ("spikingjelly.Dropout", "spikingjelly.Dropout2d")
+OF_THRESHOLDS = tuple(f"spikingjelly.ThresholdDependentBatchNorm{d}d" for d in (1, 2))
 
 
 class Kind(Enum):
@@ -121,9 +130,9 @@ def kind_of(module: torch.nn.Module) -> Kind:
     if isinstance(module, OF_FUNCTIONS):
         return Kind.CONTAINER
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
-    if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
+    if isinstance(module, (_NN.Dropout, _NN.Dropout1d, _NN.Dropout2d)) or key in DROPOUTS:
         return Kind.DROPOUT
-    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
+    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, *OF_SAMPLES)) or key in OF_THRESHOLDS:
         return Kind.NORM
     if key == "spikingjelly.VotingLayer":
         return Kind.VOTE
@@ -262,9 +271,15 @@ class ModuleRecorder(Recorder):
             if module.p and not module.training:
                 warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)
             if of is not None:
-                per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
+                key = neuron_key(module)
+                per = "sequence" if key.startswith("spikingjelly.") else "timestep"
                 both = [made, given] if getattr(module, "inplace", False) else made
-                self.mark(both, dropped(of, module.p if module.training else 0.0, per))
+                planes = isinstance(module, (_NN.Dropout1d, _NN.Dropout2d)) or key == "spikingjelly.Dropout2d"
+                in_time = getattr(module, "step_mode", "s") == "m"
+                if planes and given.ndim - in_time not in (3, 4):
+                    raise refusal(f"{where} reads {list(given.shape)}; nearest: [samples, channels, height, width]")
+                leaves_out = "plane" if planes else "neuron"
+                self.mark(both, dropped(of, module.p if module.training else 0.0, per, leaves_out))
         elif kind is Kind.VOTE:
             if isinstance(of, FunctionResult) and of.by == VOTE:
                 raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")
@@ -395,6 +410,14 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
     """A product with a batch norm, which has constants in eval()."""
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
         raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
+    if isinstance(module, OF_SAMPLES):
+        tracked = getattr(module, "track_running_stats", False)
+        if module.weight is None or module.bias is None or tracked:
+            raise refusal(
+                f"{where} has no gain, no shift, or averages its statistics; nearest: affine=True (of LayerNorm "
+                "elementwise_affine=True and bias=True), track_running_stats=False"
+            )
+        return replace(of, norm=name)
     if module.running_var is None or module.bias is None:
         raise refusal(
             f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True, and one norm "

@@ -76,10 +76,11 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropout:
-    """A share that is left out, drawn anew in every timestep or once a 'sequence'."""
+    """A share that is left out, drawn anew in every timestep or once a 'sequence'; of: 'neuron' or 'plane'."""
 
     share: float
     per: str
+    of: str = "neuron"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +102,14 @@ class Pooled:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sum:
+    parts: tuple[Origin, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Combined:
+    """Spikes element by element: their product ('*'), or 1 minus those of the only part ('1 -')."""
+
+    by: str
     parts: tuple[Origin, ...]
 
 
@@ -175,7 +184,9 @@ class Made:
         return self.tensor if self.tensor is not None and self.tensor._version == self.version else None
 
 
-Origin = Input | LayerOutput | Parameter | Product | Gate | Pooled | Dropped | Sum | Joined | FunctionResult | Made
+Spikes = LayerOutput | Pooled | Dropped | Sum | Combined
+Origin = Input | Parameter | Product | Gate | Joined | FunctionResult | Made | Spikes
+THROUGH = (Sum, Combined, Pooled, Dropped)  # of the same timesteps as their parts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,7 +209,7 @@ def parts_of(origin: object) -> tuple[Any, ...]:
 
 def with_parts(origin: Any, made: Callable[[Any], Any]) -> Any:
     """The origin made of what a function makes of its parts."""
-    name = "parts" if isinstance(origin, (Sum, Joined)) else "of"
+    name = "parts" if hasattr(origin, "parts") else "of"
     of = getattr(origin, name)
     return replace(origin, **{name: tuple(map(made, of)) if isinstance(of, tuple) else made(of)})
 
@@ -249,7 +260,7 @@ def is_in_time(origin: Origin | None) -> bool:
         return origin.entry is None
     if isinstance(origin, LayerOutput):
         return origin.in_time
-    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+    if isinstance(origin, (Product, *THROUGH)):
         return all(map(is_in_time, parts_of(origin)))
     return isinstance(origin, FunctionResult) and origin.by == "stack"
 
@@ -260,7 +271,7 @@ def timestep_of(origin: Origin, t: int, timesteps: int) -> Origin:
         return Input(entry=(t, timesteps))
     if isinstance(origin, LayerOutput):
         return replace(origin, in_time=False, entry=t) if origin.in_time else origin
-    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+    if isinstance(origin, (Product, *THROUGH)):
         made: Origin = with_parts(origin, lambda part: timestep_of(part, t, timesteps))
         return replace(made, call=t) if isinstance(made, Product) else made
     if isinstance(origin, FunctionResult) and len(origin.of) == timesteps:
@@ -272,7 +283,7 @@ def of_all(origin: Any, in_time: Callable[[str], bool]) -> Any:
     """All timesteps of what is a timestep; in_time: whether a layer sends them at once."""
     if isinstance(origin, LayerOutput):
         return replace(origin, in_time=in_time(origin.layer), entry=0)
-    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+    if isinstance(origin, (Product, *THROUGH)):
         return with_parts(origin, lambda part: of_all(part, in_time))
     return Input() if isinstance(origin, Input) else origin
 

@@ -23,6 +23,8 @@ from mimdsim.frameworks.arithmetic import ADD, SUBTRACT, TIMES, arithmetic, cons
 from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
+    THROUGH,
+    Combined,
     Dropout,
     Dropped,
     FunctionResult,
@@ -44,11 +46,13 @@ from mimdsim.frameworks.origins import (
     is_in_time,
     minus,
     of_all,
+    parts_of,
     timestep_of,
     undropped,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
+from mimdsim.graph.sources import COMPLEMENT
 from mimdsim.graph.weight_functions import WeightFunction
 
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
@@ -69,7 +73,10 @@ JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
 DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
+_F = torch.nn.functional
+DROPOUTS = {_F.dropout: "neuron", _F.dropout1d: "plane", _F.dropout2d: "plane"}  # and what is left out
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
+COMPLEMENTS = {"__rsub__", "rsub"}
 
 
 @dataclass(kw_only=True)
@@ -94,6 +101,14 @@ class NeuronCalls:
     @property
     def neurons(self) -> int:
         return math.prod(self.outputs[0].shape[2 if self.in_time else 1 :])
+
+    @property
+    def planes(self) -> Planes | None:
+        """Those that it sends; None: it has none."""
+        shape = tuple(self.outputs[0].shape[2 if self.in_time else 1 :])
+        if len(shape) not in (2, 3):
+            return None
+        return Planes(channels=shape[0], height=shape[1] if shape[2:] else 1, width=shape[-1])
 
     def sequence(self, tensors: list[torch.Tensor]) -> np.ndarray:
         """float64[timesteps, batch, neurons]"""
@@ -169,7 +184,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name in ("detach", "detach_") and not self._inside and args[0].grad_fn and self.origin(args[0]) is None:
             raise refusal("a state that neurons keep is detached, which nothing here would do: leave that out")
         before = args if self._inside else self._before(name, args)
-        drops = func is torch.nn.functional.dropout  # which is recorded, and leaves nothing out here
+        drops = func in DROPOUTS  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
         if not self._inside:
             self._follow(func, args, before, kwargs, made)
@@ -197,10 +212,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
-        if func is torch.nn.functional.dropout:
+        if func in DROPOUTS:
             options = {"p": 0.5, "training": True, "inplace": False} | kwargs
             options |= zip(("p", "training", "inplace"), args[1:], strict=False)
-            left = dropped(known[0], options["p"] if options["training"] else 0.0, "timestep")
+            if DROPOUTS[func] == "plane" and args[0].ndim not in (3, 4):
+                raise refusal(f"'{name}' reads {list(args[0].shape)}; nearest: [samples, channels, height, width]")
+            left = dropped(known[0], options["p"] if options["training"] else 0.0, "timestep", DROPOUTS[func])
             return self.mark([made, given[0]] if options["inplace"] else made, left)
         if name in OF_SHAPES and len(known) == 1:
             return
@@ -220,6 +237,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if other is not None and isinstance(one, (Product, Sum)) and feeds_of(one):
                 both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
                 return self.mark(made, Sum(parts=tuple(both)))
+        if name in MASKS | COMPLEMENTS and (spikes := self._combined(args, kwargs, made)) is not None:
+            return self.mark(made, spikes)
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
         if name in {"stack", *JOINS} and args and (same := self._in_time(args, kwargs)) is not None:
@@ -312,6 +331,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if part.numel() * count == whole.numel() and offset % stride == 0 and offset // stride < count:
                 return offset // stride, count
         return None
+
+    def _combined(self, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
+        """The product of spikes, or 1 - spikes."""
+        spikes = [origin for arg in args if (origin := self.origin(arg)) is not None and _are_spikes(origin)]
+        if kwargs or self._is_cut(args, made) or any(each.shape != made.shape for each in tensors_in(args)):
+            return None
+        if len(spikes) == 2 == len(args):
+            return Combined(by=TIMES, parts=tuple(spikes))
+        one = len(spikes) == 1 and len(args) == 2 and isinstance(args[1], (int, float)) and args[1] == 1
+        return Combined(by=COMPLEMENT, parts=tuple(spikes)) if one else None
 
     def _joined(self, args: Any, kwargs: Any) -> Joined | None:
         """Tensors side by side along their last axis, that of neurons."""
@@ -586,15 +615,23 @@ def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, b
     return replace(plain, of=of.of, convolution=convolution)
 
 
-def dropped(of: Origin, share: float, per: str) -> Origin:
+def dropped(of: Origin, share: float, per: str, leaves_out: str) -> Origin:
     if share >= 1:
         raise refusal(f"dropout with p = {share:g} leaves nothing; nearest: below 1")
-    return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per)) if share else of
+    return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per, of=leaves_out)) if share else of
 
 
 def _check_same(where: str, made: Planes, read: Planes) -> None:
     if made != read:
         raise refusal(f"{where} reads planes of {read}, which were made as {made}: leave out what reshapes them")
+
+
+def _are_spikes(origin: Origin | None) -> bool:
+    """Whether layers sent it, or it is the input, alone or in sums and products."""
+    if isinstance(origin, (*THROUGH, FunctionResult)) and not isinstance(origin, Dropped):
+        stacked = not isinstance(origin, FunctionResult) or origin.by == "stack"
+        return stacked and all(map(_are_spikes, parts_of(origin)))
+    return isinstance(origin, Input) or (isinstance(origin, LayerOutput) and origin.spikes)
 
 
 def tensors_in(given: Any) -> Iterator[torch.Tensor]:

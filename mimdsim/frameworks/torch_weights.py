@@ -89,7 +89,7 @@ def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     if not written:
         return {}
     made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
-    if written.own and bool(layer.biases or layer.norm) != bool(layer.recurrent_bias):
+    if written.own and bool(layer.biases or layer.shifts) != bool(layer.recurrent_bias):
         columns = layer.calls.neurons * written.model(name).gates
         made[f"b.{name}" if layer.recurrent_bias else f"rb.{name}"] = np.zeros((1, columns))
     return made
@@ -130,13 +130,16 @@ def _links_of(
     yield from ((of, array, False, None, "") for of, array in constants_of(name, layer))
     if layer.trained_norm:
         yield f"{layer.norm}.weight", f"gain.{name}", False, whole, ""
-        yield f"{layer.norm}.bias", f"b.{name}", False, whole, ""
+        shift = "b" if layer.trained_norm.averages else "shift"
+        yield f"{layer.norm}.bias", f"{shift}.{name}", False, whole, ""
+    if layer.trained_norm and layer.trained_norm.averages:
         yield f"{layer.norm}.running_mean", f"mean.{name}", False, whole, "".join(layer.biases)
         yield f"{layer.norm}.running_var", f"variance.{name}", False, whole, ""
     else:
-        biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
+        of_norm = layer.norm if layer.trained_norm is None else ""
+        biases = (f"{of_norm}.bias",) if of_norm else layer.biases
         for bias, array in zip(biases, bias_arrays(name, layer), strict=False):
-            yield bias, array, False, whole, sign.get(bias, layer.norm)
+            yield bias, array, False, whole, sign.get(bias, of_norm)
 
 
 def bias_arrays(name: str, layer: TorchLayer) -> list[str]:

@@ -9,45 +9,19 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
-from mimdsim.graph.dropout import PER
+from mimdsim.graph.dropout import OF, PER
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
-from mimdsim.graph.names import Parameter, aged, before, coefficient_of, delay_width_of, spikes_of
+from mimdsim.graph.names import Parameter, before, coefficient_of, delay_width_of, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder, Value
+from mimdsim.graph.sources import Source, labels_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.graph.weight_functions import WeightFunction
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are
-    (None: as from layer to layer in the network). also: others as wide, whose spikes are added to these before weights
-    see them."""
-
-    name: str
-    neurons: int
-    lag: int | None = None
-    also: tuple[Source, ...] = ()
-
-    @property
-    def terms(self) -> tuple[Source, ...]:
-        """All that is added up."""
-        return self, *self.also
-
-    @property
-    def names(self) -> str:
-        """'hidden0', 'hidden0+hidden1'."""
-        return "+".join(each.name for each in self.terms)
-
-    @property
-    def aged(self) -> str:
-        """'hidden0@t-2', 'hidden0@t+hidden1@t-1'."""
-        return "+".join(aged(each.name, each.lag or 0) for each in self.terms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +44,13 @@ class Layer:
     sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
     input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
     its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
-    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). norm: batch norm of the sum
-    of its weighted sources, with gain and bias; what comes from itself is added to that. bias: trained
-    currents per neuron, so many, which are added up. recurrence: synapses from the layer's spikes of the previous
-    timestep onto each neuron itself ('one_to_one') or all ('all_to_all'). spiking False: the membrane potential is the
-    output, of neurons that are never reset, or with `reset_unread` where they would spike, though nobody reads those
-    spikes.
-    delays: of every weight, learned with it. weight_functions: by the public name of a parameter, what weights are made
-    of it. Raises MappingError for an unknown choice.
+    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`), of every neuron or of whole
+    planes (`dropout_of`). norm: batch norm of the sum of its weighted sources, with gain and bias; what comes from
+    itself is added to that. bias: trained currents per neuron, so many, which are added up. recurrence: synapses from
+    the layer's spikes of the previous timestep onto each neuron itself ('one_to_one') or all ('all_to_all'). spiking
+    False: the membrane potential is the output, of neurons that are never reset, or with `reset_unread` where they
+    would spike, though nobody reads those spikes. delays: of every weight, learned with it. weight_functions: by the
+    public name of a parameter, what weights are made of it. Raises MappingError for an unknown choice.
     """
 
     name: str
@@ -93,6 +66,7 @@ class Layer:
     convolution: Convolution | None = None
     dropout: float = 0.0
     dropout_per: str = "timestep"
+    dropout_of: str = "neuron"
     norm: BatchNorm | None = None
     delays: Delays | None = None
     weight_functions: tuple[tuple[str, WeightFunction], ...] = ()
@@ -107,6 +81,11 @@ class Layer:
             raise MappingError(
                 f"layer '{self.name}': dropout {self.dropout} per '{self.dropout_per}' is not valid: a share of at "
                 f"least 0 and below 1, per {' or '.join(PER)}, is needed"
+            )
+        if self.dropout_of not in OF:
+            hint = suggest(self.dropout_of, OF)
+            raise MappingError(
+                f"layer '{self.name}': network.dropout_of = {self.dropout_of!r} is not a valid choice{hint}"
             )
         if self.cell is not None:
             self._check_cell(self.cell)
@@ -128,7 +107,7 @@ class Layer:
 
     def _check_delays(self) -> None:
         what = ""
-        if len(self.sources) > 1 or any(each.also for each in self.sources):
+        if len(self.sources) > 1 or any(each.of for each in self.sources):
             what = "a layer with them reads one source: name one in network.sources"
         elif self.convolution or self.cell:
             what = "convolutions and cells have none: leave network.delays out"
@@ -262,10 +241,10 @@ class Layer:
         shapes = {"delay": (self.inputs, self.neurons)} if self.delays else {}
         if self.recurs:
             shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
-        if self.bias or self.norm:
+        if self.bias or (self.norm and self.norm.averages):
             shapes |= dict.fromkeys(self._biases, (1, self.gates * self.columns))
         if self.norm:
-            shapes |= dict.fromkeys(("gain", *STATISTICS), (1, self.columns))
+            shapes |= dict.fromkeys(("gain", *(self.norm.averages or ("shift",))), (1, self.columns))
         if self.cell is not None:
             if self.bias and self.cell.of.recurrent:
                 shapes["recurrent_bias"] = (1, self.gates * self.columns)
@@ -325,12 +304,6 @@ class Layer:
         if self.convolution:
             return self.convolution.fan_in
         return self.inputs + sum(each.neurons for each in self.sources[1:])
-
-
-def labels_of(sources: tuple[Source, ...]) -> tuple[str, ...]:
-    """A name for each of what a layer reads: that of the source, with the age for all but the first of a source."""
-    names = [each.names for each in sources]
-    return tuple(each.aged if each.names in names[:place] else each.names for place, each in enumerate(sources))
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:

@@ -20,14 +20,14 @@ TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
 # of the parameters, and how their names begin; those of rows of cells begin with the row's own name
 ROLES = {
     **{"weights": "w", "recurrent": "r", "bias": "b", "recurrent_bias": "rb", "constant": "c"},
-    **{role: role for role in ("gain", *STATISTICS)},
+    **{role: role for role in ("gain", "shift", *STATISTICS)},
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
     """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', a
-    'constant' of its neurons, or of its batch norm the 'gain' and the running averages, 'mean' and 'variance'.
+    'constant' of its neurons, or of its norm the 'gain' and the running averages, 'mean' and 'variance', or 'shift'.
 
     Further biases are 'bias2', 'bias3'. Where delays are learned, 'delay' is that of every weight. Of cells with gates,
     with as many columns for each gate; these have a 'recurrent_bias' too, and rows of their own. One number per neuron

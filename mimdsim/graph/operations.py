@@ -41,6 +41,7 @@ from mimdsim.graph.records import (
     Value,
 )
 from mimdsim.graph.recurrence_and_bias import WIRING
+from mimdsim.graph.sample_norm import SAMPLE_NORM
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
 from mimdsim.graph.weight_functions import WEIGHT_FUNCTIONS
@@ -108,7 +109,7 @@ def _stack(items: list[Any]) -> Any:
 
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
 FAMILIES = (
-    *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *BATCH_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS),
+    *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *BATCH_NORM, *SAMPLE_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS),
     *(*DELAYS, *WEIGHT_FUNCTIONS, *LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
 )
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}

@@ -36,12 +36,14 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("network", "weight_functions", {}),
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),
+    ("network", "dropout_of", "neuron"),
     ("network", "learned", {}),
     ("network", "cells", {}),
     ("network", "models", ""),
     ("network", "batch_norm", "none"),
     ("network", "batch_norm_epsilon", 1e-5),
     ("network", "batch_norm_momentum", 0.1),
+    ("network", "batch_norm_groups", 1),
 )
 
 

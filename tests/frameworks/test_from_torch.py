@@ -372,11 +372,14 @@ REFUSED = {
     "gives weights of one source several signs": lambda: OfWeights(lambda w: w.abs() * SIGNS),
     "has a mask beside 'exp' of 'fc1.weight'; nearest: abs": lambda: OfWeights(lambda w: w.exp() * (SIGNS > 0)),
     "multiplies by what 'detach' made of 'fc1.weight'; ": lambda: OfWeights(lambda w: w.detach().abs()),
-    "'1' (Dropout1d) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
-        nn.Dropout1d(0.2)
+    "'1' (AlphaDropout) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
+        nn.AlphaDropout(0.2)
     ),
-    "'1' (LayerNorm) is not among the layers that run here; nearest: torch.nn.BatchNorm1d or 2d": lambda: sequential(
-        nn.LayerNorm(8)
+    "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
+        nn.RMSNorm(8)
+    ),
+    "'1' (LayerNorm) has no gain, no shift, or averages its statistics; nearest: affine=True": lambda: sequential(
+        nn.LayerNorm(8, bias=False)
     ),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
     "'lif1' (Leaky) learns what its spikes are": lambda: loop(snn.Leaky(beta=0.9, learn_graded_spikes_factor=True)),

@@ -17,6 +17,7 @@ from mimdsim.codelets import (
     planes,
     products,
     recurrence_and_bias,
+    sample_norms,
     spikes,
     training,
     truncation,
@@ -36,6 +37,7 @@ MODULES = (
     *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
     *(dense, losses, training, elementwise, products, planes, cells, learned_constants, delays),
     weight_functions,
+    sample_norms,
 )
 BOXES = ("boxes", "boxes of states")
 OVER: dict[str, Any] = {"planes": Planes(channels=3, height=12, width=12)}
@@ -57,7 +59,7 @@ MADE = {
     elementwise: tuple(
         elementwise.surrogate_boxes(name, added) for added in (True, False) for name in elementwise.SURROGATE_CALLS
     )
-    + tuple(map(elementwise.dropout_masks, (False, True)))
+    + tuple(elementwise.dropout_masks(*how) for how in product((False, True), (False, True)))
     + tuple(elementwise.of_norm(*how) for how in product(elementwise.OF_NORM, (False, True))),
     cells: (
         *(make(name) for make in (cells.function, cells.function_gradient) for name in FUNCTIONS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -1197,6 +1198,44 @@ def _sew(step_mode: str) -> Any:
     return net
 
 
+class SewResNet(nn.Module):  # type: ignore[misc]
+    """SpikingJelly's SEW ResNet (`sew_resnet18` and the like) with fewer blocks and planes: stem, pool, blocks, the
+    second with a shortcut of its own and half the size, an adaptive pool and a linear layer without neurons."""
+
+    def __init__(self, connect: str, step_mode: str):
+        super().__init__()
+        self.connect = connect
+        self.conv1, self.bn1 = jelly.Conv2d(2, 4, 7, stride=2, padding=3, bias=False), jelly.BatchNorm2d(4)
+        self.sn1 = neuron.IFNode(detach_reset=True)
+        self.maxpool = jelly.MaxPool2d(3, 2, 1)
+        self.layer1, self.layer2 = self._block(4, 4), self._block(4, 6, stride=2)
+        self.avgpool, self.fc = jelly.AdaptiveAvgPool2d((1, 1)), jelly.Linear(6, CLASSES)
+        functional.set_step_mode(self, step_mode)
+
+    def _block(self, planes: int, made: int, stride: int = 1) -> Any:
+        block = nn.ModuleDict()
+        shapes = {"1": (planes, made, 3, stride, 1), "2": (made, made, 3, 1, 1)}
+        shapes |= {"downsample": (planes, made, 1, stride, 0)} if stride > 1 else {}
+        for name, shape in shapes.items():
+            block[name] = nn.Sequential(
+                jelly.Conv2d(*shape, bias=False), jelly.BatchNorm2d(made), neuron.IFNode(detach_reset=True)
+            )
+        return block
+
+    def _through(self, block: Any, x: Any) -> Any:
+        out, identity = block["2"](block["1"](x)), x
+        if "downsample" in block:
+            identity = block["downsample"](x)
+        if self.connect == "ADD":
+            return identity + out
+        return identity * out if self.connect == "AND" else identity * (1.0 - out)
+
+    def forward(self, x: Any) -> Any:
+        x = self.maxpool(self.sn1(self.bn1(self.conv1(x))))
+        x = self.avgpool(self._through(self.layer2, self._through(self.layer1, x)))
+        return self.fc(x.flatten(2 if self.avgpool.step_mode == "m" else 1))
+
+
 class NormedLoop(Loop):
     """snnTorch, a loop over time with a batch norm in every timestep."""
 
@@ -1211,6 +1250,45 @@ class NormedLoop(Loop):
             last, two = self.lif2(self.bn2(self.fc2(spikes)), two)
             out.append(last)
         return torch.stack(out)
+
+
+class LayerNormed(Loop):
+    """snnTorch, a loop over time with a layer norm of what linear layers and their biases make."""
+
+    def __init__(self) -> None:
+        super().__init__(_leaky(), _leaky())
+        self.norm1, self.norm2 = nn.LayerNorm(HIDDEN), nn.LayerNorm(CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        for step in x:
+            spikes, one = self.lif1(self.norm1(self.fc1(step)), one)
+            last, two = self.lif2(self.norm2(self.fc2(spikes)), two)
+            out.append(last)
+        return torch.stack(out)
+
+
+def _group_normed() -> Any:
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1), jelly.GroupNorm(2, 4), neuron.LIFNode(detach_reset=True),
+        jelly.MaxPool2d(2, 2), jelly.Conv2d(4, 6, 3, bias=False),
+        jelly.SeqToANNContainer(nn.InstanceNorm2d(6, affine=True)), neuron.LIFNode(detach_reset=True),
+        jelly.Flatten(), jelly.Linear(24, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, "m")
+    return net
+
+
+def _threshold_normed() -> Any:
+    """Zheng et al. 2021, as SpikingJelly has it."""
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, bias=False), jelly.ThresholdDependentBatchNorm2d(1.0, 1.0, 4),
+        neuron.IFNode(detach_reset=True), jelly.AvgPool2d(2, 2), jelly.Conv2d(4, 6, 3, bias=False),
+        jelly.ThresholdDependentBatchNorm2d(0.5**0.5, 1.0, 6), neuron.IFNode(detach_reset=True), jelly.Flatten(),
+        jelly.Linear(24, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, "m")
+    return net
 
 
 class NormedSequence(nn.Module):  # type: ignore[misc]
@@ -1439,6 +1517,13 @@ ZOO: dict[str, TorchNetwork] = {
         make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
     ),
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
+    "snntorch, layer norm": TorchNetwork(make=LayerNormed, judge=of_counts, scale=1.5),
+    "spikingjelly, group and instance norm in time": TorchNetwork(
+        make=_group_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
+    "spikingjelly, batch norm that depends on the threshold": TorchNetwork(
+        make=_threshold_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
     "batch norm of sequences, recurrent": TorchNetwork(make=NormedSequence, judge=of_counts, scale=1.5),
     "spikingjelly, batch norm in time": TorchNetwork(make=_jelly_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0),
     "snntorch, depthwise and pointwise convolutions": TorchNetwork(
@@ -1453,6 +1538,13 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly, SEW blocks in time": TorchNetwork(
         make=lambda: _sew("m"), judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),
+    **{
+        f"spikingjelly, SEW ResNet, {connect}{' in time' * (step_mode == 'm')}": TorchNetwork(
+            make=partial(SewResNet, connect, step_mode), loss="", judge=of_counts, single=step_mode == "s",
+            sample=(2, 16, 16), scale=2.0,
+        )
+        for connect, step_mode in (("ADD", "m"), ("AND", "m"), ("IAND", "s"), ("IAND", "m"))
+    },
     "an image in every timestep: snnTorch's tutorial 5": TorchNetwork(make=Shown, judge=of_counts, input="image"),
     "an image in every timestep: SpikingJelly, Fashion-MNIST": TorchNetwork(
         make=ShownPlanes, loss="", judge=of_counts, sample=(1, 8, 8), scale=2.0, input="image"

@@ -16,8 +16,8 @@ from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.delays import Delays
-from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
+from mimdsim.graph.sources import Source, source_of
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
@@ -32,7 +32,6 @@ from mimdsim.workload.description.sections import (
     TrainingRecipe,
     WeightFunctionKeys,
     loss_of,
-    sum_of,
 )
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
@@ -66,8 +65,10 @@ def described_network(workload: Workload) -> SpikingNetwork:
     layers: list[Layer] = []
     for index, (before, name, neuron) in enumerate(zip(names, network.layers, neurons_of(network), strict=False)):
         neurons, is_output = widths[name], name == network.layers[-1]
-        sources = tuple(source_named(source, widths) for source in network.sources.get(name, (before,)))
-        convolution = _convolution(workload, layers, name, sources)
+        planes = {layer.name: layer.convolution.result for layer in layers if layer.convolution}
+        read = network.sources.get(name, (before,))
+        sources = tuple(source_of(each).sized(widths, planes.get) for each in read)
+        convolution = _convolution(workload, planes, name, sources)
         if convolution and convolution.result.neurons != neurons:
             made, said = convolution.result, "classes" if is_output else f"network.hidden[{index}]"
             raise MappingError(
@@ -100,6 +101,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 convolution=convolution,
                 dropout=network.of_layer("dropout", index),
                 dropout_per=network.dropout_per,
+                dropout_of=network.of_layer("dropout_of", index),
                 norm=_norm(network, index),
                 delays=Delays(**network.delays[name].model_dump()) if name in network.delays else None,
             )
@@ -125,23 +127,19 @@ def described_network(workload: Workload) -> SpikingNetwork:
     )
 
 
-def source_named(text: str, widths: Mapping[str, int]) -> Source:
-    """What network.sources says in one entry."""
-    first, *also = (Source(name=name, neurons=widths[name], lag=lag) for name, lag in sum_of(text))
-    return replace(first, also=tuple(also))
-
-
-def _convolution(workload: Workload, layers: list[Layer], name: str, sources: tuple[Source, ...]) -> Convolution | None:
+def _convolution(
+    workload: Workload, before: Mapping[str, Planes], name: str, sources: tuple[Source, ...]
+) -> Convolution | None:
     """How a layer reads planes of those before it, or of the input; None: it has no convolution."""
     keys, source = workload.network.convolutions.get(name), sources[0]
     if keys is None:
         return None
-    before = {layer.name: layer.convolution.result for layer in layers if layer.convolution}
+    made = source.planes(before.get)
     try:
-        if source.name != INPUT and (keys.planes or source.name not in before):
+        if source.name != INPUT and (keys.planes or made is None):
             what = "planes are those of the layer that it reads; leave them out" if keys.planes else ""
-            raise MappingError(what or f"'{source.name}', which it reads, comes after it or has no planes")
-        planes = _input_planes(workload.data, keys, source.neurons) if source.name == INPUT else before[source.name]
+            raise MappingError(what or f"'{source.names}', which it reads, comes after it or has no planes")
+        planes = made or _input_planes(workload.data, keys, source.neurons)
         return Convolution(
             planes=planes,
             window=Window(kernel=keys.kernel, stride=keys.stride, padding=keys.padding, dilation=keys.dilation),
@@ -156,8 +154,9 @@ def _convolution(workload: Workload, layers: list[Layer], name: str, sources: tu
 
 def _norm(network: Network, index: int) -> BatchNorm | None:
     """The batch norm of a layer."""
-    per, *constants = (network.of_layer(f"batch_norm{key}", index) for key in ("", "_epsilon", "_momentum"))
-    return None if per == "none" else BatchNorm(per=per, **dict(zip(("epsilon", "momentum"), constants, strict=True)))
+    per, *constants = (network.of_layer(f"batch_norm{key}", index) for key in ("", "_epsilon", "_momentum", "_groups"))
+    names = ("epsilon", "momentum", "groups")
+    return None if per == "none" else BatchNorm(per=per, **dict(zip(names, constants, strict=True)))
 
 
 def _pool(keys: PoolKeys | None) -> Pool | None:

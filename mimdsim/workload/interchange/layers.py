@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.graph import OPERATIONS, Layer, SpikingNetwork
-from mimdsim.graph.layer import Source
 from mimdsim.graph.learned_constants import settled
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.names import INPUT, Parameter
 from mimdsim.graph.neuron_parts import Model, Parts, compose
+from mimdsim.graph.sources import ADD, Source
 from mimdsim.graph.spikes import Selection
 from mimdsim.workload.interchange.model_file import RESETS, Dynamics, ImportedNetwork, Population, Reset
 from mimdsim.workload.interchange.nir_nodes import Reals
@@ -112,7 +112,13 @@ def network_of_layers(
         arrays = zip(read, matrices, strict=True)
         # the same weights for every term of a sum
         every = ((term, values) for each, values in arrays if values.any() or each == read[0] for term in each.terms)
-        reads = tuple((replace(term, also=()), values) for term, values in every)
+        reads = tuple(every)
+        if other := [each for one in read for each in one.combinations if each.by != ADD]:
+            why = f"a {other[0].kind} of spikes has no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
+            raise _refused(f"layer '{layer.name}'", why)
+        if layer.norm and not layer.norm.averages:
+            why = "norms of samples have no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
+            raise _refused(f"layer '{layer.name}'", why)
         if layer.convolution and len(reads) > 1:
             why = "a convolution of a sum of spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
             raise _refused(f"layer '{layer.name}'", why)
