@@ -30,7 +30,7 @@ from mimdsim.validation.silicon.loops import LOOPS
 from mimdsim.validation.silicon.transfers import MEMORY, TRANSFERS
 from mimdsim.validation.silicon.vertices import TILE_VERTICES
 from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS
-from mimdsim.validation.stencil.blur import STENCIL_PHASES
+from mimdsim.validation.stencil.blur import BLUR_SCALING, STENCIL_PHASES
 from mimdsim.validation.stencil.solver_steps import SOLVER_STEPS
 from mimdsim.validation.training_runs import TRAINING_STEPS, golden_rows
 from mimdsim.validation.vendor import VENDOR_CODELETS
@@ -149,6 +149,7 @@ FORMATS: tuple[ReferenceTable, ...] = (
     TRAINING_STEPS,
     FRAMEWORK_STEPS,
     STENCIL_PHASES,
+    BLUR_SCALING,
     *SOLVER_STEPS,
     SPARSE_PRODUCTS,
     TILE_VERTICES,
