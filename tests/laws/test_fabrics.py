@@ -18,7 +18,9 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.fabric.endpoint import Endpoint
 from mimdsim.costs.fabric.model import exchanges_of
-from mimdsim.costs.fabric.routed import Ends, Network, Routed, RoutedPhase
+from mimdsim.costs.fabric.network import Network
+from mimdsim.costs.fabric.routed import Routed, RoutedPhase
+from mimdsim.costs.fabric.traffic import Ends
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.columns import routes
 from mimdsim.pipeline import simulate
@@ -232,7 +234,7 @@ def test_a_torus_has_never_more_hops_than_its_mesh(sent: Sent) -> None:
     hops = []
     for grid in ("torus", "mesh"):
         network = Network.of(routed(chip_grid=grid).chip, routed(chip_grid=grid).exchange)
-        hops.append(network.hops(network.places(sender, 16), network.places(made.reader, 16)))
+        hops.append(network.hops(network.places(sender), network.places(made.reader)))
     assert (hops[0] <= hops[1]).all()
 
 
