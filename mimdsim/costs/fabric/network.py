@@ -152,4 +152,6 @@ class Network:
     @property
     def lines(self) -> int:
         """Numbers of lines, with 0."""
-        return 1 + max(4 * self.chips * self.wide * self.high, 2 * self.chips * (self.wide + self.high))
+        if self.kind == routes.CROSSBAR:
+            return 1 + 4 * self.chips * self.wide * self.high
+        return 1 + 2 * self.chips * (self.wide + self.high)

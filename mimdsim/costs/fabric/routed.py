@@ -106,8 +106,8 @@ class _Weights(NamedTuple):
 
 
 class _Ports(NamedTuple):
-    """float64[ports]: cycles of ports out, of those in, and of the latter with what a tile does for every piece that
-    it hears, which nothing on its way waits for."""
+    """float64[classes of tiles, networks]: cycles of ports out, of those in, and of the latter with what a tile does
+    for every piece that it hears, which nothing on its way waits for."""
 
     out: np.ndarray
     into: np.ndarray
@@ -128,21 +128,24 @@ class _Ports(NamedTuple):
         control = (requests * fabric.send_fragment_cycles)[:, None] + pieces
         out = np.maximum((sends + answering + first * of.more_out[:, None]) / rate + reserving, control)
         into = (hears + answered + first * of.more_in[:, None]) / rate
-        return cls(out.ravel(), into.ravel(), np.maximum(into, pieces).ravel())
+        return cls(out, into, np.maximum(into, pieces))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Times:
-    """Traffic at the rates of a machine, in cycles without the start of a phase. busy float64[classes of tiles]: of the
-    busier port; loads, takes float64[links]: bytes and cycles; parts float64[4, routes]: port out, row, column and port
-    in, where these are waited for; whole float64[routes]: what they come to, without hops; cycles int64[places];
-    slowest, port int64[places]: the slowest route, -1 for none, and the class of tiles whose port takes longer still,
-    such as with bytes from other chips; hop_bytes float64[phases]: over all links."""
+    """Traffic at the rates of a machine, in cycles without the start of a phase. loads float64[links]: bytes;
+    lines float64[2, lines]: cycles of the fullest link, and of the fullest that several senders and several readers
+    share; busy float64[classes of tiles]: of the busier port; whole float64[routes]: what a route waits for, without
+    its hops; cycles int64[places]; slowest, port int64[places]: the slowest route, -1 for none, and the class of tiles
+    whose port takes longer still, such as with bytes from other chips; hop_bytes float64[phases]: over all links."""
 
-    busy: np.ndarray
+    of: Traffic
+    fabric: Fabric
+    ports: _Ports
+    reserve: np.ndarray
     loads: np.ndarray
-    takes: np.ndarray
-    parts: np.ndarray
+    lines: np.ndarray
+    busy: np.ndarray
     whole: np.ndarray
     cycles: np.ndarray
     slowest: np.ndarray
@@ -150,79 +153,58 @@ class Times:
     hop_bytes: np.ndarray
 
     @classmethod
-    def of(cls, of: Traffic, fabric: Fabric) -> Times:
+    def at(cls, of: Traffic, fabric: Fabric) -> Times:
+        """At the rates of `fabric`."""
         weights = _Weights.of(of, fabric)
-        ports = _Ports.of(of, fabric, weights)
+        ports, places = _Ports.of(of, fabric, weights), of.extents["place"]
         loads, held = weights.sums(of, "carried", "link", len(of.link_line), weights.wire, weights.reserve)
-        takes = loads / (fabric.link_bytes_per_cycle or 1.0) + held
-        parts, whole = _waited_for(of, fabric.switching, weights, ports, takes)
-        busy = np.maximum(ports.out, ports.heard).reshape(-1, of.networks).max(axis=1)
-        places, network = of.extents["place"], of.route_out % of.networks
-        most, at = _largest(
-            whole + fabric.hop_cycles * of.route_hops, of.route_place * of.networks + network, places * of.networks
-        )
-        by_network = np.ceil(most).astype(np.int64).reshape(-1, of.networks)
-        slowest = at.reshape(-1, of.networks)[np.arange(places), by_network.argmax(axis=1)]
+        takes, shared = loads / (fabric.link_bytes_per_cycle or 1.0) + held, np.zeros(len(loads), bool)
+        entries = of.carried_link, of.carried_option, of.carried_sender, of.carried_reader
+        routes.are_shared(*entries, weights.chosen, shared)
+        lines = np.zeros((2, of.extents["line"]))
+        np.maximum.at(lines[0], of.link_line, takes)
+        np.maximum.at(lines[1], of.link_line, takes * shared)
+        # nothing is held while a whole tree is waited for, nor where packets do not stay on links
+        reserve = weights.reserve if fabric.switching == "wormhole" else np.zeros(0)
+        whole, most, first = routes.slowest_routes(
+            of.route_place, (of.route_out, of.route_in), (of.route_row, of.route_column), of.route_option,
+            of.route_hops, places, tuple(ports), (of.several_in, of.several_out), lines, reserve,
+            float(fabric.hop_cycles),
+        )  # fmt: skip
+        by_network = np.ceil(most).astype(np.int64)
+        slowest = first[np.arange(places), by_network.argmax(axis=1)]
+        busy = np.maximum(ports.out, ports.heard).max(axis=1)
         most, port = _largest(busy, of.tile_place, places)
         longest, of_route = np.ceil(most).astype(np.int64), by_network.max(axis=1)
         moved = weights.chosen * weights.wire * of.option_links
         return cls(
-            busy=busy,
-            loads=loads,
-            takes=takes,
-            parts=parts,
-            whole=whole,
-            cycles=np.maximum(longest, of_route),
-            slowest=slowest,
-            port=np.where(longest > of_route, port, -1),
+            of=of, fabric=fabric, ports=ports, reserve=reserve, loads=loads, lines=lines, busy=busy, whole=whole,
+            cycles=np.maximum(longest, of_route), slowest=slowest, port=np.where(longest > of_route, port, -1),
             hop_bytes=np.bincount(of.option_place // of.chips, moved, places // of.chips),
-        )
-
-    def path(self, of: Traffic, place: int, start: int) -> Path | None:
-        """The slowest path of a place; start: what a phase takes beside."""
-        at, port = int(self.slowest[place]), int(self.port[place])
-        ends, hops, parts = (0, 0), 0, np.array([0.0 if port < 0 else self.busy[port], 0.0, 0.0, 0.0])
-        if port >= 0:
-            ends = int(of.tile[port]), int(of.tile[port])
-        elif at >= 0:
-            ends, hops, parts = (
-                (int(of.route_sender[at]), int(of.route_reader[at])),
-                int(of.route_hops[at]),
-                self.parts[:, at],
-            )
-        else:
-            return None
-        port_out, row, column, port_in = parts.tolist()
-        return Path(
-            sender=ends[0], reader=ends[1], port_out=port_out, row=row, column=column, port_in=port_in, hops=hops,
-            cycles=int(self.cycles[place]) + start,
         )  # fmt: skip
 
-
-def _waited_for(
-    of: Traffic, switching: str, weights: _Weights, ports: _Ports, takes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(float64[4, routes]: what is waited for of ports and lines, float64[routes]: what these come to)."""
-    line = np.zeros((2, of.extents["line"]))
-    np.maximum.at(line[0], of.link_line, takes)
-    alone = np.stack(
-        [ports.out[of.route_out], line[0][of.route_row], line[0][of.route_column], ports.heard[of.route_in]]
-    )
-    whole = alone.max(axis=0)
-    # of what takes longest at once, that is named alone
-    parts = np.where(alone.argmax(axis=0) == np.arange(4)[:, None], alone, 0.0)
-    if switching == "wormhole":
-        shared = np.zeros(len(takes), bool)
-        entries = of.carried_link, of.carried_option, of.carried_sender, of.carried_reader
-        routes.are_shared(*entries, weights.chosen, shared)
-        np.maximum.at(line[1], of.link_line, takes * shared)
-        port_in = np.where(of.several_in[of.route_in], ports.into[of.route_in], 0.0)
-        held = np.stack([alone[0], line[1][of.route_row], line[1][of.route_column], port_in])
-        summed = np.where(of.several_out[of.route_out], held.sum(axis=0), 0.0)
-        summed[weights.reserve[of.route_option] > 0] = 0.0  # nothing is held while the whole tree is waited for
-        parts = np.where(summed >= whole, held, parts)
-        whole = np.maximum(whole, summed)
-    return parts, whole
+    def path(self, place: int) -> Path | None:
+        """The slowest path of a place, the start of a phase included."""
+        of, at, port = self.of, int(self.slowest[place]), int(self.port[place])
+        cycles = int(self.cycles[place]) + self.fabric.fixed_cycles + self.fabric.route_cycles
+        if port >= 0:
+            tile, busy = int(of.tile[port]), float(self.busy[port])
+            return Path(sender=tile, reader=tile, port_out=busy, row=0, column=0, port_in=0, hops=0, cycles=cycles)
+        if at < 0:
+            return None
+        one, other, line = of.route_out[at], of.route_in[at], [of.route_row[at], of.route_column[at]]
+        out, into, heard = (float(port.flat[end]) for port, end in zip(self.ports, (one, other, other), strict=True))
+        alone = np.array([out, *self.lines[0][line], heard])
+        held = np.array([out, *self.lines[1][line], into if of.several_in[other] else 0.0])
+        waits = len(self.reserve) and of.several_out[one] and not self.reserve[of.route_option[at]]
+        # of what takes longest at once, that is named alone
+        named = np.where(np.arange(4) == alone.argmax(), alone, 0.0)
+        parts = held if waits and held.sum() >= alone.max() else named
+        port_out, row, column, port_in = parts.tolist()
+        return Path(
+            sender=int(of.route_sender[at]), reader=int(of.route_reader[at]), port_out=port_out, row=row, column=column,
+            port_in=port_in, hops=int(of.route_hops[at]), cycles=cycles,
+        )  # fmt: skip
 
 
 def _largest(values: np.ndarray, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -279,11 +261,10 @@ class Routed(FabricModel):
     def busiest(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> list[BusiestTile | None]:
         """As of `FabricModel`: the reader of the slowest path."""
         found: list[BusiestTile | None] = []
-        of = self._traffic(program, exchanges)
-        times = self._times(of)
+        times = self._times(self._traffic(program, exchanges))
         slowest = times.cycles.reshape(-1, program.chips).argmax(axis=1).tolist()
         for number, exchange in enumerate(exchanges_of(program) if exchanges is None else exchanges):
-            path = times.path(of, number * program.chips + slowest[number], self.start)
+            path = times.path(number * program.chips + slowest[number])
             if path is None:
                 found.append(None)
                 continue
@@ -294,8 +275,7 @@ class Routed(FabricModel):
 
     def explain(self, program: Program, exchange: Exchange, tile: int, phase: int) -> list[Row]:
         """Of the slowest path of the tile's chip."""
-        traffic = self._phase(program, exchange).traffic
-        path = self._times(traffic).path(traffic, tile // program.tiles_per_chip, self.start)
+        path = self._times(self._phase(program, exchange).traffic).path(tile // program.tiles_per_chip)
         assert path is not None
         fabric = self.fabric
         ends = f"from tile {path.sender} to tile {path.reader}"
@@ -318,19 +298,24 @@ class Routed(FabricModel):
         rest = phase - sum(part.cycles for part in found)
         return [*found, Row(what="to whole cycles", how=f"{rest:,.3g}", cycles=rest)]
 
-    def phase_of(self, messages: Messages, ends: Ends, network: Network | None = None) -> RoutedPhase:
-        """A phase of messages that stay on their chips (network None: of one chip, tiles in rows)."""
-        network = network or Network.of(self.chip, self.fabric)
-        return self._figures(Phase.of(messages, ends, network, self.fabric, fullest=False), network)
+    def link_loads(self, program: Program, exchange: Exchange) -> RoutedPhase:
+        """One exchange phase of a program with the loads of all its links."""
+        messages, scale = all_messages(program, exchange)
+        return self.phase_of(messages, ends_of(exchange), self._network(program), scale, exchange.share)
 
-    def _figures(self, phase: Phase, network: Network) -> RoutedPhase:
-        """Of a phase of which all links were kept."""
+    def phase_of(
+        self, messages: Messages, ends: Ends, network: Network | None = None, scale: float = 1.0, share: float = 1.0
+    ) -> RoutedPhase:
+        """A phase of messages that stay on their chips (network None: of one chip, tiles in rows). scale, share: as of
+        `Phase.of`."""
+        network = network or Network.of(self.chip, self.fabric)
+        phase = Phase.of(messages, ends, network, self.fabric, scale=scale, share=share, fullest=False)
         of, times = phase.traffic, self._times(phase.traffic)
         loads = np.zeros((of.networks, 4, of.chips * network.wide * network.high))
         loads.reshape(-1)[of.link_number] = times.loads
         return RoutedPhase(
             cycles=np.where(times.cycles > 0, times.cycles + self.start, 0),
-            paths=tuple(times.path(of, chip, self.start) for chip in range(of.chips)),
+            paths=tuple(times.path(chip) for chip in range(of.chips)),
             busy=self._busy(phase, times),
             loads=loads,
             hop_bytes=int(times.hop_bytes[0]),
@@ -338,13 +323,13 @@ class Routed(FabricModel):
 
     def _busy(self, phase: Phase, times: Times) -> np.ndarray:
         """float64[taking part]: cycles of the busier port of each tile, or of the slowest path that leads to it."""
-        busy = times.busy[phase.class_of]
+        busy: np.ndarray = times.busy[phase.class_of]
         np.maximum.at(busy, phase.to, times.whole[phase.route] + self.fabric.hop_cycles * phase.hops)
         return busy
 
     def _times(self, traffic: Traffic) -> Times:
         rates = [getattr(self.fabric, name) for name in RATES]
-        return _TIMES.get(traffic, rates, lambda: Times.of(traffic, self.fabric))
+        return _TIMES.get(traffic, rates, lambda: Times.at(traffic, self.fabric))
 
     def _traffic(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> Traffic:
         """Phases of a program (None: all)."""

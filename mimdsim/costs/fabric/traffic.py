@@ -99,7 +99,7 @@ class Traffic:
         def column(name: str, numbers: str | None) -> np.ndarray:
             each = [getattr(part, name) for part in parts]
             if numbers is not None:
-                each = [one + start for one, start in zip(each, before[numbers], strict=False)]
+                each = [one + one.dtype.type(start) for one, start in zip(each, before[numbers], strict=False)]
             return np.concatenate([np.zeros(0, bool), *each])
 
         extents = {table: starts[-1] for table, starts in before.items()}
@@ -256,7 +256,8 @@ class _Part:
             "route_sender": tiles[self.begin],
             "route_reader": tiles[self.to],
         }
-        return {name: values[kept] for name, values in columns.items()}, np.searchsorted(kept, first)[alike]
+        chosen = {name: values[kept].astype(np.int32) for name, values in columns.items()}
+        return chosen, np.searchsorted(kept, first)[alike]
 
 
 def _several(end: np.ndarray, other: np.ndarray, count: int) -> np.ndarray:
@@ -277,7 +278,9 @@ def _classes(
     tile, code, count = (np.concatenate(each) for each in zip(*seen, strict=True))
     order = np.lexsort((code, tile))
     words = np.stack([code[order], count[order]], axis=1).reshape(-1)
-    return number_alike(alike, 2 * np.searchsorted(tile[order], np.arange(len(chip) + 1)), words)
+    begins = 2 * np.searchsorted(tile[order], np.arange(len(chip) + 1))
+    class_of, first = number_alike(alike, begins, words.view(np.int64))
+    return class_of, first
 
 
 def _tiles_and_ports(

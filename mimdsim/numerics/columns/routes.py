@@ -231,3 +231,30 @@ def are_shared(link, option, sender, reader, chosen, shared):  # type: ignore[no
         if chosen[option[i]]:
             senders, readers = _one_or_several(senders, sender[i]), _one_or_several(readers, reader[i])
             shared[link[i]] = senders == SEVERAL and readers == SEVERAL
+
+
+@compiled
+def slowest_routes(place, ends, lines, option, hops, places, ports, several, takes, reserve, hop):  # type: ignore[no-untyped-def]
+    """(what each route waits for float64[routes]; of each place and network: the longest with its hops, 0 for none, and
+    the first route that takes it, -1 for none, both shaped [places, networks]).
+
+    By route: place, ends (ports out and in), lines (row, column), the option that is reserved, hops of `hop` cycles. By
+    port, which are numbered by tiles and networks: ports (out, in, in as heard) float64[tiles, networks], several
+    (senders, readers); takes float64[2, lines]: the fullest link, and the fullest that is shared; without `reserve`
+    nothing is held while it is waited for.
+    """
+    networks = ports[0].shape[1]
+    out, into, heard = ports[0].reshape(-1), ports[1].reshape(-1), ports[2].reshape(-1)
+    whole, most = np.empty(len(place)), np.zeros((places, networks))
+    first = np.full((places, networks), NONE)
+    for k in range(len(place)):
+        one, other, row, column = ends[0][k], ends[1][k], lines[0][k], lines[1][k]
+        longest = max(out[one], takes[0, row], takes[0, column], heard[other])
+        if len(reserve) and several[1][one] and reserve[option[k]] == 0:
+            held = out[one] + takes[1, row] + takes[1, column] + (into[other] if several[0][other] else 0.0)
+            longest = max(longest, held)
+        whole[k] = longest
+        arrives, of, network = longest + hop * hops[k], place[k], one % networks
+        if first[of, network] == NONE or arrives > most[of, network]:
+            most[of, network], first[of, network] = arrives, k
+    return whole, most, first
