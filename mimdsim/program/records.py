@@ -258,8 +258,8 @@ class Exchange:
     is a run of elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are
     copied into rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips,
     chips]: from, to, of all rounds; relayed int64[rounds, chips, chips]: of each, where chips pass on what they got
-    (None: one round). What a tile sends to pass it on is not in its columns: links carry far less than tiles. share:
-    of the tiles that would receive, those that a sample has.
+    (None: one round). What a tile sends to pass it on is not in its columns: links carry far less than tiles.
+    stand_ins int64[2, tiles]: of a sample, tiles that would receive, and the sampled one that stands for each.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -268,7 +268,7 @@ class Exchange:
     columns: np.ndarray
     link_bytes: np.ndarray | None = None
     relayed: np.ndarray | None = None
-    share: float = 1.0
+    stand_ins: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tiles", compact(np.asarray(self.tiles), TILES))

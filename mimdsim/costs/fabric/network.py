@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,20 @@ from mimdsim.numerics.columns import routes
 from mimdsim.program.messages import Messages
 
 Places = tuple[np.ndarray, np.ndarray]  # columns and rows; rows are numbered over all chips
+
+
+class Listed(NamedTuple):
+    """Messages of a phase, all or some: of every message, how many readers each stands for int64[messages], which are
+    those that are listed or more, and of how many such messages it stands float64[messages]."""
+
+    messages: Messages
+    readers: np.ndarray
+    amount: np.ndarray
+
+    @classmethod
+    def of(cls, messages: Messages, amount: float = 1.0) -> Listed:
+        """Messages with all their readers."""
+        return cls(messages, np.diff(messages.first), np.full(len(messages.sender), amount))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,23 +126,25 @@ class Network:
         wide, high = int(column.max()) - left + 1, int(row.max()) - top + 1
         return replace(self, grid=grid, wide=wide, high=high, corner=(left, top))
 
-    def parted(self, messages: Messages) -> Iterator[Messages]:
+    def parted(self, listed: Listed) -> Iterator[Listed]:
         """The messages of each network: every reader is reached by the one with fewer hops, the first of two."""
         if not self.both:
-            yield messages
+            yield listed
             return
-        fanout = np.diff(messages.first)
+        messages, fanout = listed.messages, np.diff(listed.messages.first)
         sender = np.repeat(messages.sender, fanout)
         hops = [net.hops(net.places(sender), net.places(messages.reader)) for net in (self, self.turned(1))]
         for chosen in (hops[0] <= hops[1], hops[0] > hops[1]):
             count = np.add.reduceat(np.append(chosen, 0), messages.first[:-1]) if len(fanout) else fanout
             kept = count > 0
-            yield Messages(
+            part = Messages(
                 sender=messages.sender[kept],
                 size_bytes=messages.size_bytes[kept],
                 first=np.concatenate([[0], np.cumsum(count[kept])]).astype(np.int64),
                 reader=messages.reader[chosen],
             )
+            readers = listed.readers[kept] * count[kept] // fanout[kept]
+            yield Listed(part, readers, listed.amount[kept])
 
     def line_of_links(self, direction: int | np.ndarray, column: np.ndarray, row: np.ndarray) -> np.ndarray:
         """int64: the line that each link which leaves such a router is part of: all of a row or a column of a chip in

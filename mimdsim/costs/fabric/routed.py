@@ -26,7 +26,8 @@ import numpy as np
 
 from mimdsim.base.cache import PerObject
 from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Row, exchanges_of
-from mimdsim.costs.fabric.network import Network
+from mimdsim.costs.fabric.network import Listed, Network
+from mimdsim.costs.fabric.sampled import spread
 from mimdsim.costs.fabric.traffic import RESERVING, Ends, Phase, Traffic
 from mimdsim.machine.mimd import Fabric
 from mimdsim.numerics.columns import routes
@@ -300,16 +301,15 @@ class Routed(FabricModel):
 
     def link_loads(self, program: Program, exchange: Exchange) -> RoutedPhase:
         """One exchange phase of a program with the loads of all its links."""
-        messages, scale = all_messages(program, exchange)
-        return self.phase_of(messages, ends_of(exchange), self._network(program), scale, exchange.share)
+        return self._figures(self._reduced(program, exchange, fullest=False), self._network(program))
 
-    def phase_of(
-        self, messages: Messages, ends: Ends, network: Network | None = None, scale: float = 1.0, share: float = 1.0
-    ) -> RoutedPhase:
-        """A phase of messages that stay on their chips (network None: of one chip, tiles in rows). scale, share: as of
-        `Phase.of`."""
+    def phase_of(self, messages: Messages, ends: Ends, network: Network | None = None) -> RoutedPhase:
+        """A phase of messages that stay on their chips (network None: of one chip, tiles in rows)."""
         network = network or Network.of(self.chip, self.fabric)
-        phase = Phase.of(messages, ends, network, self.fabric, scale=scale, share=share, fullest=False)
+        return self._figures(Phase.of(Listed.of(messages), ends, network, self.fabric, fullest=False), network)
+
+    def _figures(self, phase: Phase, network: Network) -> RoutedPhase:
+        """Of a phase of which all links were kept."""
         of, times = phase.traffic, self._times(phase.traffic)
         loads = np.zeros((of.networks, 4, of.chips * network.wide * network.high))
         loads.reshape(-1)[of.link_number] = times.loads
@@ -345,12 +345,15 @@ class Routed(FabricModel):
     def _phase(self, program: Program, exchange: Exchange) -> Phase:
         """One exchange phase of a program, whatever the rates."""
 
-        def reduced() -> Phase:
-            messages, scale = all_messages(program, exchange)
-            network, share = self._network(program), exchange.share
-            return Phase.of(messages, ends_of(exchange), network, self.fabric, scale=scale, share=share)
+        return _PHASES.get(exchange, self._shape(program), lambda: self._reduced(program, exchange))
 
-        return _PHASES.get(exchange, self._shape(program), reduced)
+    def _reduced(self, program: Program, exchange: Exchange, fullest: bool = True) -> Phase:
+        messages, scale = all_messages(program, exchange)
+        listed, on_links = Listed.of(messages, scale), None
+        if exchange.stand_ins is not None:
+            listed, on_links = spread(messages, exchange.stand_ins, program.tiles_per_chip)
+        network, ends = self._network(program), ends_of(exchange)
+        return Phase.of(listed, ends, network, self.fabric, on_links=on_links, fullest=fullest)
 
     def _network(self, program: Program) -> Network:
         return Network.of(self.chip, self.fabric, program.strip_columns, program.chips, program.tiles_per_chip)

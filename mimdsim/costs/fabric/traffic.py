@@ -15,12 +15,11 @@ from typing import Annotated, NamedTuple, get_type_hints
 
 import numpy as np
 
-from mimdsim.costs.fabric.network import Network
+from mimdsim.costs.fabric.network import Listed, Network
 from mimdsim.machine.mimd import Fabric
 from mimdsim.numerics.columns import routes
 from mimdsim.numerics.columns.grouping import number_alike, order_by
 from mimdsim.program.mapping import repeat_each
-from mimdsim.program.messages import Messages
 
 RESERVING = ("reserved", "linked")  # of exchange.multicast
 Columns = dict[str, np.ndarray]
@@ -129,33 +128,37 @@ class Phase:
     @classmethod
     def of(
         cls,
-        messages: Messages,
+        listed: Listed,
         ends: Ends,
         network: Network,
         fabric: Fabric,
         *,
-        scale: float = 1.0,
-        share: float = 1.0,
+        on_links: Listed | None = None,
         fullest: bool = True,
     ) -> Phase:
-        """Messages that stay on their chips. scale: how many times as many there are as are listed; share: of the
-        readers, those that are listed; fullest: leave out links that are never fuller than others of their line.
+        """Messages that stay on their chips. on_links: those that links carry, where only some are known to ports;
+        fullest: leave out links that are never fuller than others of their line.
 
         Of the rates of `fabric` it matters only whether answers are sent at all.
         """
-        tiles, nets, parts = ends.tiles, network.around(ends.tiles), list[_Part]()
-        for number, part in enumerate(nets.parted(messages)):
-            parts.append(_Part(part, tiles, nets.turned(number), fabric, sum(len(one.size) for one in parts)))
-        columns, class_of = _tiles_and_ports(messages, ends, parts, tiles // network.tiles_per_chip, scale)
-        columns |= _links([one.carried(scale, share) for one in parts], parts, network, fullest)
+        tiles, moving = ends.tiles, ends.tiles
+        if on_links is not None:
+            moving = np.unique(np.concatenate([on_links.messages.sender, on_links.messages.reader, tiles]))
+        nets = network.around(moving)
+        parts = _parts(listed, tiles, nets, fabric, 0)
+        options = sum(len(one.size) for one in parts)
+        carrying = parts if on_links is None else _parts(on_links, moving, nets, fabric, options)
+        columns, class_of = _tiles_and_ports(listed, ends, parts, tiles // network.tiles_per_chip)
+        every = parts if on_links is None else [*parts, *carrying]
+        columns |= _links([one.carried() for one in carrying], carrying, network, fullest)
         found = [one.routes(tiles, class_of, number, len(parts)) for number, one in enumerate(parts)]
         columns |= {name: np.concatenate([each[name] for each, _ in found]) for name in found[0][0]}
         before = np.cumsum([0, *(len(each["route_hops"]) for each, _ in found)])
         columns |= {
-            "size": np.concatenate([one.size for one in parts]),
-            "fanout": np.concatenate([one.readers for one in parts]),
-            "depth": np.concatenate([one.depth for one in parts]),
-            "along": np.concatenate([one.along for one in parts]) > 0,
+            "size": np.concatenate([one.size for one in every]),
+            "fanout": np.concatenate([one.readers for one in every]),
+            "depth": np.concatenate([one.depth for one in every]),
+            "along": np.concatenate([one.along for one in every]) > 0,
         }
         columns["option_place"] = np.zeros_like(columns["size"])
         extents = {table: len(columns[name]) for name, (table, _) in _COLUMNS.items()}
@@ -170,13 +173,22 @@ class Phase:
         )
 
 
+def _parts(listed: Listed, tiles: np.ndarray, network: Network, fabric: Fabric, before: int) -> list[_Part]:
+    parts: list[_Part] = []
+    for number, part in enumerate(network.parted(listed)):
+        parts.append(_Part(part, tiles, network.turned(number), fabric, before))
+        before += len(parts[-1].size)
+    return parts
+
+
 class _Part:
     """The messages that go over one network, by their classes and options. at: the places of senders among the tiles
     that take part; by reading: its message (`which`), places of its sender and reader (begin, to), hops. size, fanout,
     depth, along: of every option; option_of int64[2, classes]: of each class, alone and along a tree, -1 for none,
     counted from `before`."""
 
-    def __init__(self, messages: Messages, tiles: np.ndarray, network: Network, fabric: Fabric, before: int):
+    def __init__(self, listed: Listed, tiles: np.ndarray, network: Network, fabric: Fabric, before: int):
+        messages, readers, self.amount = listed
         self.network, self.first, self.fanout, self.count = network, messages.first, np.diff(messages.first), len(tiles)
         self.at, self.to = np.searchsorted(tiles, messages.sender), np.searchsorted(tiles, messages.reader)
         self.which = np.repeat(np.arange(len(self.fanout)), self.fanout)
@@ -186,10 +198,10 @@ class _Part:
         self.reserving = fabric.multicast in RESERVING
         depth = np.zeros_like(self.fanout)
         if self.reserving and len(depth):
-            depth = np.where(self.fanout > 1, np.maximum.reduceat(self.hops, messages.first[:-1]), 0)
-        columns = np.stack([messages.size_bytes, self.fanout, depth], axis=1)
+            depth = np.where(readers > 1, np.maximum.reduceat(self.hops, messages.first[:-1]), 0)
+        columns = np.stack([messages.size_bytes, readers, depth], axis=1)
         self.class_of, first = number_alike(np.zeros_like(depth), 3 * np.arange(len(depth) + 1), columns.reshape(-1))
-        trees = (self.fanout[first] > 1) & (fabric.multicast != "none")
+        trees = (readers[first] > 1) & (fabric.multicast != "none")
         allowed = np.stack([~trees | self.reserving, trees])
         self.option_of = np.where(allowed, before - 1 + np.cumsum(allowed).reshape(allowed.shape), -1)
         self.along, self.of_class = np.nonzero(allowed)
@@ -198,15 +210,16 @@ class _Part:
         if fabric.acknowledge_bytes:
             self.hops = self.hops + network.hops(self.there, self.here)
 
-    def seen(self, at: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Messages of such classes at places of tiles, counted: places, options, and how many."""
+    def seen(self, at: np.ndarray, message: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Such messages at places of tiles, counted by their classes: places, options, and how many."""
+        classes = self.class_of[message]
         number, first = number_alike(at, np.arange(len(at) + 1), classes)
         option = self.option_of[:, classes[first]]
-        every = np.broadcast_arrays(at[first], option, np.bincount(number, minlength=len(first)))
+        every = np.broadcast_arrays(at[first], option, np.bincount(number, self.amount[message], len(first)))
         where, option, count = (column[option >= 0] for column in every)
         return where, option, count
 
-    def carried(self, scale: float, share: float) -> tuple[np.ndarray, np.ndarray]:
+    def carried(self) -> tuple[np.ndarray, np.ndarray]:
         """What links carry: int64[4, entries]: link, option, sender, reader; float64[entries]: messages."""
         net = self.network
         loads = np.zeros(4 * net.chips * net.wide * net.high)
@@ -217,9 +230,12 @@ class _Part:
             chosen = order[begins[of_class] : begins[of_class + 1]]
             fanout = self.fanout[chosen]
             which, number = repeat_each(fanout)
+            amount = self.amount[chosen]
+            if not along:  # to all readers that are stood for
+                amount = amount * self.readers[option] / fanout
             routes.link_loads(
                 net.kind, net.wide, net.high, *self.places, self.at[chosen],
-                np.full(len(chosen), scale / (share if fanout[0] == 1 else 1.0)), bool(along),
+                amount, bool(along),
                 np.concatenate([[0], np.cumsum(fanout)]), self.to[self.first[chosen][which] + number],
                 *(column.reshape(4, -1) for column in (loads, senders, readers)),
             )  # fmt: skip
@@ -284,16 +300,17 @@ def _classes(
 
 
 def _tiles_and_ports(
-    messages: Messages, ends: Ends, parts: Sequence[_Part], chip: np.ndarray, scale: float
+    listed: Listed, ends: Ends, parts: Sequence[_Part], chip: np.ndarray
 ) -> tuple[Columns, np.ndarray]:
     """Columns of classes of tiles and of their ports, and the class of each tile."""
-    count, networks, fanout = len(chip), len(parts), np.diff(messages.first)
+    count, networks, messages = len(chip), len(parts), listed.messages
     at, to = np.searchsorted(ends.tiles, messages.sender), np.searchsorted(ends.tiles, messages.reader)
-    listed = scale * np.bincount(at, messages.size_bytes, count)
-    listed_in = scale * np.bincount(to, np.repeat(messages.size_bytes, fanout), count)
+    size = messages.size_bytes * listed.amount
+    listed_out = np.bincount(at, size, count)
+    listed_in = np.bincount(to, np.repeat(size, np.diff(messages.first)), count)
     of_tiles = {
-        "listed": listed,
-        "more_out": np.maximum(ends.sent - listed, 0.0),
+        "listed": listed_out,
+        "more_out": np.maximum(ends.sent - listed_out, 0.0),
         "more_in": np.maximum(ends.received - listed_in, 0.0),
         "pieces_sent": ends.pieces_sent,
         "pieces_received": ends.pieces_received,
@@ -302,8 +319,8 @@ def _tiles_and_ports(
         "several_in": np.stack([_several(one.to, one.begin, count) for one in parts], axis=1),
         "several_out": np.stack([_several(one.begin, one.to, count) for one in parts], axis=1),
     }
-    sent = [one.seen(one.at, one.class_of) for one in parts]
-    heard = [one.seen(one.to, one.class_of[one.which]) for one in parts]
+    sent = [one.seen(one.at, np.arange(len(one.at))) for one in parts]
+    heard = [one.seen(one.to, one.which) for one in parts]
     tables: dict[str, list[np.ndarray]] = {}  # tile, network, option, count
     for table, each in (("sent", sent), ("heard", heard)):
         rows = [
@@ -323,7 +340,7 @@ def _tiles_and_ports(
     for table, (where, number, option, amount) in tables.items():
         own = place[where] >= 0
         port = place[where] * networks + number
-        columns |= {f"{table}_port": port[own], f"{table}_option": option[own], f"{table}_count": scale * amount[own]}
+        columns |= {f"{table}_port": port[own], f"{table}_option": option[own], f"{table}_count": amount[own]}
     return columns, class_of
 
 
