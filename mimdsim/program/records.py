@@ -264,8 +264,8 @@ class Exchange:
     copied into rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips,
     chips]: from, to, of all rounds; relayed int64[rounds, chips, chips]: of each, where chips pass on what they got
     (None: one round). link_pieces int64[rounds, chips, chips]: most fragments that one tile sends from chip to chip, if
-    any bytes are. What a tile sends to pass it on is not in its columns: links carry far less than tiles. share:
-    of the tiles that would receive, those that a sample has.
+    any bytes are. What a tile sends to pass it on is not in its columns: links carry far less than tiles.
+    stand_ins int64[2, tiles]: of a sample, tiles that would receive, and the sampled one that stands for each.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -275,7 +275,7 @@ class Exchange:
     link_bytes: np.ndarray | None = None
     relayed: np.ndarray | None = None
     link_pieces: np.ndarray | None = None
-    share: float = 1.0
+    stand_ins: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tiles", compact(np.asarray(self.tiles), TILES))
