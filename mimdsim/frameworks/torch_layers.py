@@ -464,8 +464,8 @@ def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
 
 
 def number_of_biases(layer: TorchLayer) -> int:
-    """How many are added up; a batch norm has one, with those before it in its statistics."""
-    return 1 if layer.norm or (layer.recurrent_bias and not layer.biases) else len(layer.biases)
+    """How many are added up; a norm that averages has one, with those before it in its statistics."""
+    return 1 if layer.shifts or (layer.recurrent_bias and not layer.biases) else len(layer.biases)
 
 
 def mostly_delayed(layers: list[TorchLayer]) -> bool:
