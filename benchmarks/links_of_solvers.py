@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.validation.stencil.solver_steps import Case, Timed, carried_cases
+from mimdsim.validation.stencil.solver_steps import Case, carried_cases
 
 FEWEST_ITERATIONS = 1000  # times of fewer are too coarse
 
@@ -36,9 +36,9 @@ def left_for_links() -> Iterator[Left]:
         timed = case.timed(machine)
         own = timed.cycles - timed.link_cycles - barrier
         alike = [(one, one.timed(machine)) for one in cases if _same_codelet(one, case)]
-        errors = [on_one.cycles / _measured(one, on_one) for one, on_one in alike]
+        errors = [on_one.cycles / _measured(one, machine) for one, on_one in alike]
         if errors:
-            left = tuple(_measured(case, timed) - barrier - own / error for error in sorted(errors))
+            left = tuple(_measured(case, machine) - barrier - own / error for error in sorted(errors))
             yield Left(name=case.name, predicted=timed.link_cycles, left=left)
 
 
@@ -48,11 +48,11 @@ def _same_codelet(one: Case, case: Case) -> bool:
     )
 
 
-def _measured(case: Case, timed: Timed) -> float:
+def _measured(case: Case, machine: MimdMachine) -> float:
     """Cycles of an iteration without its share of the host's request."""
     assert case.seconds is not None
     assert case.iterations is not None
-    return (case.seconds - timed.request_seconds / case.iterations) * timed.clock_hz
+    return (case.seconds - case.launch_seconds(machine.host.request_seconds)) * machine.chip.clock_hz
 
 
 def main() -> None:

@@ -120,6 +120,16 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "carry": ("randman-1d", {"mapping.stash": "carry", "network.recurrence": "all_to_all"}),
     "digits": ("digits", {"data.timesteps": 3, "training.batch": 2, "network.hidden": (6,), "network.capacity": (4, 3),
                           "network.decay": 0.5, "network.current_gain": 2.0}),
+    "weight functions": (
+        "randman-1d",
+        {
+            "network.recurrence": "all_to_all", "network.bias": 2,
+            "network.weight_functions": {
+                "hidden0": {"function": "abs", "signs": [5, -2]}, "hidden0.recurrent": {"function": "relu"},
+                "output": {"function": "softplus"},
+            },
+        },
+    ),
     "delays": (
         "randman-1d",
         {
@@ -258,7 +268,7 @@ def training_values(compiled: Compiled, number: int) -> list[Values]:
     values: Values = {}
     for name, variable in program.inputs.items():
         shape = program.variables[variable].shape
-        if name.startswith(("w.", "r.", "b.")):
+        if name.startswith(("w.", "r.", "b.", "bias")):
             quarters = draw.integers(-2, 5, shape) / 4
             values[name] = (quarters, quarters, quarters, 2 * np.abs(quarters), quarters / 2)[number]
             if number == 0:

@@ -109,7 +109,7 @@ def terms_of_sums(graph: Graph) -> dict[str, str]:
 def rounded_potentials(network: SpikingNetwork, graph: Graph) -> dict[str, float]:
     """Potentials of spikes behind a batch norm, whose sums round as they are taken, by their thresholds: those of other
     networks are of weights with which no sum rounds."""
-    if not network.averages:
+    if not any(layer.norm for layer in network.layers):
         return {}
     bodies = [op.attributes.body for op in graph.operations if op.kind == "scan" and op.phase == "forward"]
     return {op.inputs[0]: op.attributes.threshold for body in bodies for op in body.operations if op.kind == "spike"}

@@ -34,15 +34,17 @@ from mimdsim.graph.names import (
 )
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.spikes import STATE_BITS
+from mimdsim.graph.weight_functions import WeightFunction
 
 IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14
 TIED = 4  # one in this many neurons is tied, in a draw with ties
 # most of what is drawn to either side of where these begin
-ROOM = {"bias": 0.25, "gain": 0.5, "mean": 0.25, "variance": 0.5, "constant": 0.0625}
+ROOM = {"bias": 0.25, "shift": 0.25, "gain": 0.5, "mean": 0.25, "variance": 0.5, "constant": 0.0625}
 UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
 GROUP_LIFT = 1.1  # of the threshold: where a group that spikes puts the next one
 GROUP_APART = 0.02  # what it does to other groups, as a share of that
+FORBIDDEN = 8  # weights whose sign a function forbids are weaker by this factor
 REACH = 16  # this many floats below and above are tried for a weight that meets a threshold
 
 
@@ -81,7 +83,8 @@ def drawn_inputs(
     sizes: how large the gradient of a parameter is, as far as known; moments are made as large, so that an update
     depends on both.
     """
-    if network.averages:  # no weight alone lifts what is normalised, and samples that are all alike have no variance
+    # no weight alone lifts what is normalised, and samples that are all alike have no variance
+    if any(layer.norm for layer in network.layers):
         draw = replace(draw, lift=0.0, full_lists=False, ties=False, groups=False)
     seed = draw.number + len(DRAWS) * draw.again
     random = stream(seed, "check")
@@ -102,7 +105,7 @@ def drawn_inputs(
     of_planes = {weights_of(layer.name) for layer in network.layers if layer.positions > 1}
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
     for name, drawn in initial_weights(network, seed, draw.weight_scale, 0.02 + offset).items():
-        around = ROOM.get(network.parameters[name].role, 0.0)
+        around = ROOM.get(network.parameters[name].role.rstrip("0123456789"), 0.0)
         bias = random.uniform(-around, around, drawn.shape) if around else 0.0
         if gated[network.parameters[name].layer]:  # gates that saturate would hide what comes before them
             drawn = drawn / np.float32(draw.weight_scale)
@@ -128,6 +131,10 @@ def drawn_inputs(
                 firing = np.arange(layer.neurons)
             elif layer.spiking:
                 firing = _tie(layer, values, firing, random)
+    for layer in network.layers:
+        for each in layer.derived:
+            if each.kind == "weight_function":
+                values[each.of[0].name] = _made_by(each.about, values[each.of[0].name])
     for name, parameter in network.trained.items():
         for moment in network.optimiser.state:
             size = sizes.get(name, UNKNOWN)
@@ -153,6 +160,17 @@ def graph_inputs(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
         elif name not in given:
             given[name] = np.zeros(graph.value(name).shape, np.float32)
     return given
+
+
+def _made_by(function: WeightFunction, acting: np.ndarray) -> np.ndarray:
+    """The parameter of which the drawn weights are made; those that a sign forbids are weak, or none, of the other."""
+    wanted = acting.astype(np.float64) * function.sign(0, len(acting))
+    if function.function == "identity":
+        return np.asarray(wanted, np.float32)
+    made = np.where(wanted < 0, -wanted / FORBIDDEN, wanted)
+    below = np.where(wanted < 0, -1.0, 1.0) if function.about.keeps_zeros else 1.0
+    parameter: np.ndarray = (function.about.inverse(made) * below).astype(np.float32)
+    return parameter
 
 
 def _dyadic(weights: np.ndarray) -> np.ndarray:

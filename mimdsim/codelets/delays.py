@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.learned_constants import by_runs
 from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
-from mimdsim.codelets.vertex_costs import by_item_bytes, on_elements
+from mimdsim.codelets.vertex_costs import by_item_bytes, by_runs, on_elements
 from mimdsim.graph import delays
 from mimdsim.program import Codelet
 from mimdsim.program.instruction_mix import Mix

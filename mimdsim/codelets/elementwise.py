@@ -161,9 +161,9 @@ ADD_EVEN_BOXES = on_elements(
 TIMES_BOXES = _on_boxes("TimesBoxes", "read values; read mask; write target", numerics.multiply_boxes, ("times",))
 
 
-@lru_cache(maxsize=2)
-def dropout_masks(by_timestep: bool) -> Codelet:
-    """1 / keep where a spike is kept, else 0; a tile draws with its own generator."""
+@lru_cache(maxsize=4)
+def dropout_masks(by_timestep: bool, planes: bool = False) -> Codelet:
+    """1 / keep where a spike, or all of a plane, is kept, else 0; a tile draws with its own generator."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         how: dict[str, Any] = {"worker_contexts": worker_contexts, "vector_bytes": vector_bytes}
@@ -172,12 +172,12 @@ def dropout_masks(by_timestep: bool) -> Codelet:
 
     source = "PopLibs poprand Bernoulli cycle estimator (commit 7eac0f2), then one call that scales"
     return on_elements(
-        "DropoutMasks" if by_timestep else "DropoutMask",
+        f"Dropout{'Planes' * planes}Mask{'s' * by_timestep}",
         f"read states[first:last]; read keep[:]; write masks[{':, ' if by_timestep else ''}{BOX}]",
-        numerics.dropout_masks,
+        numerics.dropout_planes if planes else numerics.dropout_masks,
         TileFormula(cycles=cycles, kind="published", source=source),
         "masks",
-        constants=("positions", "source"),
+        constants=("positions", "source", *("pixels",) * planes),
         code_bytes=256 + CALL_BYTES,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from mimdsim.codelets.elementwise import REDUCE_SOURCE, reduce_formula
 from mimdsim.codelets.linear_neurons import OWN_COUNT, TOLD, compute_in_order
 from mimdsim.codelets.linear_terms import CLOSE_LOOP, SELECT
 from mimdsim.codelets.recurrence_and_bias import REPLICA
-from mimdsim.codelets.vertex_costs import cpp_cost, on_loops
+from mimdsim.codelets.vertex_costs import by_runs, cpp_cost, on_loops
 from mimdsim.graph.learned_constants import (
     Coefficients,
     ConstantGradient,
@@ -36,17 +35,6 @@ PIECE = ("piece", "row_start", "row_stop", "start", "stop")
 
 def _whole_or_part(name: str, shared: bool) -> str:
     return f"read {name}[:, {':' if shared else 'start:stop'}]"
-
-
-def by_runs(compute: Callable[..., None], cut: Sequence[bool]) -> Callable[..., None]:
-    """`compute` on the columns of every vertex in turn: of the arrays that are `cut`."""
-
-    def table(*given: Any) -> None:
-        *arrays, start, stop = given
-        for first, last in zip(start, stop, strict=True):
-            compute(*(array[:, first:last] if part else array for array, part in zip(arrays, cut, strict=True)))
-
-    return table
 
 
 def coefficients(about: Coefficients | SharedRow) -> Codelet:

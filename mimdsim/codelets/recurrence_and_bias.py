@@ -6,8 +6,12 @@ integrate their sum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from mimdsim.codelets.dense import FORMATS
 from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, SUM_SPIKES, by_neuron, scale_cycles, vectors_of
@@ -17,6 +21,8 @@ from mimdsim.codelets.vertex_costs import (
     LOOK_AT_ID,
     SOURCE,
     by_item_bytes,
+    by_runs,
+    by_vectors,
     cpp_cost,
     on_elements,
     on_loops,
@@ -187,3 +193,45 @@ BIAS_GRADIENT = on_loops(
     code_bytes=320,
     extents={"samples": Length("q", 0), **vectors_of("q", 1)},
 )
+
+
+def names(count: int) -> tuple[str, ...]:
+    """The fields of biases that are added up."""
+    return tuple(f"bias{number}" for number in range(1, count + 1))
+
+
+@cache
+def bias_sum(count: int) -> Codelet:
+    """The sum of so many biases, a neuron each."""
+
+    def compute(acting: np.ndarray, first: np.ndarray, *more: np.ndarray) -> None:
+        acting[:] = sum(more, first)
+
+    return _on_biases("BiasSum", "acting", names(count), compute)
+
+
+@cache
+def bias_sum_gradient(count: int) -> Codelet:
+    """The gradient of their sum for each of so many biases."""
+
+    def compute(*arrays: np.ndarray) -> None:
+        for target in arrays[:-1]:
+            target[:] = arrays[-1]
+
+    return _on_biases("BiasSumGradient", names(count), "gradient", compute)
+
+
+def _on_biases(
+    kind: str, written: str | tuple[str, ...], read: str | tuple[str, ...], compute: Callable[..., None]
+) -> Codelet:
+    made, given = ((each,) if isinstance(each, str) else each for each in (written, read))
+    fields = [*(f"write {name}[:, start:stop]" for name in made), *(f"read {name}[:, start:stop]" for name in given)]
+    count = max(len(made), len(given))
+    source = (
+        f"library loops over 64 bits, {len(given)} loads, {len(given) - 1} additions and {len(made)} stores; assumed"
+    )
+    formula = by_vectors(lambda _: len(fields) + len(given) - 1, source)
+    return on_elements(
+        f"{kind}({count})", "; ".join(fields), by_runs(compute, [True] * len(fields)), formula(4), made[0],
+        flops=len(given) - 1, code_bytes=128,
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -162,3 +162,14 @@ def on_elements(
         extents={"elements": Size(elements), **(extents or {})},
         **more,
     )
+
+
+def by_runs(compute: Callable[..., None], cut: Sequence[bool]) -> Callable[..., None]:
+    """`compute` on the columns of every vertex in turn: of the arrays that are `cut`."""
+
+    def table(*given: Any) -> None:
+        *arrays, start, stop = given
+        for first, last in zip(start, stop, strict=True):
+            compute(*(array[:, first:last] if part else array for array, part in zip(arrays, cut, strict=True)))
+
+    return table

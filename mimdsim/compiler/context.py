@@ -91,8 +91,7 @@ class Lowering(Layout):
     @property
     def before_timesteps(self) -> set[str]:
         """Parameters that only what is worked out before the timesteps reads."""
-        layers = (layer for layer in self.network.layers if layer.delays)
-        return {each.name for layer in layers for each in layer.parameters if each.role in ("weights", "delay")}
+        return {own.name for layer in self.network.layers for each in layer.derived for own in each.of}
 
     # ---- supersteps
 

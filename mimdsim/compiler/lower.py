@@ -13,7 +13,7 @@ import networkx as nx
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler import delays as lower_delays
+from mimdsim.compiler import derived
 from mimdsim.compiler import learned_constants as lower_constants
 from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
@@ -42,7 +42,7 @@ RULES: Rules = {
     **lower_spikes.RULES,
     **lower_wiring.RULES,
     **lower_constants.RULES,
-    **lower_delays.RULES,
+    **derived.RULES,
     **lower_losses.RULES,
     **lower_training.RULES,
 }
@@ -50,7 +50,7 @@ ARRAY_RULES: Rules = {  # of dense spikes
     **lower_losses.OF_READINGS,
     **lower_training.RULES,
     **lower_constants.OF_BOTH,
-    **lower_delays.RULES,
+    **derived.RULES,
     **lower_arrays.RULES,
     **lower_neurons.ARRAY_RULES,
 }

@@ -173,7 +173,9 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
         )
         yield 'network.recurrence = "one_to_one" instead of "all_to_all"', replace(network, layers=own), options
     if len(network.stretches) > 1:
-        norms = tuple(layer.norm and replace(layer.norm, per="timestep") for layer in network.layers)
+        per = {"sequence": "timestep"}
+        every = [layer.norm for layer in network.layers]
+        norms = [norm and replace(norm, per=per.get(norm.per, norm.per)) for norm in every]
         alike = tuple(replace(layer, norm=norm) for layer, norm in zip(network.layers, norms, strict=True))
         advice = 'network.batch_norm = "timestep" instead of "sequence" (keeps no sequences of what is normalised)'
         yield advice, replace(network, layers=alike), options
@@ -224,13 +226,8 @@ def with_widths(network: SpikingNetwork, changed: dict[str, int]) -> tuple[Layer
     return tuple(
         replace(
             layer,
-            inputs=widths[network.sources(layer)[0].name],
-            sources=tuple(
-                replace(
-                    each, neurons=widths[each.name], also=tuple(replace(o, neurons=widths[o.name]) for o in each.also)
-                )
-                for each in layer.sources
-            ),
+            inputs=network.sources(layer)[0].sized(widths, network.planes_of).neurons,
+            sources=tuple(each.sized(widths, network.planes_of) for each in layer.sources),
             neurons=widths[layer.name],
             selection=replace(layer.selection, capacity=min(layer.selection.capacity, widths[layer.name])),
         )

@@ -35,6 +35,24 @@ def link_start_seconds(traffic: np.ndarray, links: Links) -> float:
     return links.fixed_seconds + links.hop_seconds * int(route_lengths(links)[moving].max())
 
 
+def piece_seconds(pieces: np.ndarray, links: Links) -> float:
+    """Seconds that a tile waits for its pieces of a global exchange: each goes there and back along all hops of its
+    route before the next one does, while other tiles send theirs (assumed: packets of a tile wait for an answer each).
+
+    pieces: int64[chips, chips], most that one tile of chip `row` sends to chip `column`.
+    """
+    return links.piece_seconds * int((pieces * _hops(links)).max(initial=0))
+
+
+def _hops(links: Links) -> np.ndarray:
+    """int64[chips, chips]: edges of routes; where they leave a group, one more, from the chip to the one that has the
+    edge: as PopLibs counts them for chips on cards of two, of which every second one is wired to the next card
+    (lib/poplibs_test/Util.cpp)."""
+    group = np.arange(links.chips) // (links.group_chips or links.chips)
+    hops: np.ndarray = route_lengths(links) + (group[:, None] != group)
+    return hops
+
+
 def edge_bytes_per_second(links: Links) -> np.ndarray:
     """float64[nodes, nodes]: bandwidth of the directed edge from node `row` to `column`, all its links together; nodes
     are the chips, and the switch if there is one."""

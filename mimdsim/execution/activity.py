@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from mimdsim.execution.execute import Executor
 from mimdsim.graph import Layer, SpikingNetwork
-from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
+from mimdsim.graph.sources import Source
 from mimdsim.profile import Activity, Sparsity
 from mimdsim.program import RecordedActivity, Superstep
 
@@ -113,7 +114,7 @@ def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, d
     counts = activity.counts[layer.name]
     emitted = int(counts[..., 0].sum())
     read, touched, presynaptic = np.sum(
-        [_spikes_read(layer, each, activity) for each in network.sources(layer)], axis=0
+        [_spikes_read(network, layer, each, activity) for each in network.sources(layer)], axis=0
     )
     return Sparsity(
         forward=_zeros(counts[..., 0].mean() / layer.neurons),
@@ -125,20 +126,26 @@ def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, d
     )
 
 
-def _spikes_read(layer: Layer, source: Source, activity: RecordedActivity) -> tuple[int, int, int]:
+def _spikes_read(
+    network: SpikingNetwork, layer: Layer, source: Source, activity: RecordedActivity
+) -> tuple[int, int, int]:
     """Of the presynaptic neurons of a source (of a convolution its planes, whose pixels share weights): those that
-    spike, added up over timesteps and samples; those that ever do; and how many there are. The spikes of a sum are
-    those of any of its terms."""
+    spike, added up over timesteps and samples; those that ever do; and how many there are. What is made
+    of several spikes where it is not zero."""
     timesteps, samples, _ = activity.counts[layer.name].shape
     planes = layer.convolution.planes.channels if layer.convolution else source.neurons
     read, ever = 0, np.zeros(planes, bool)
+
+    def spikes_at(t: int, term: Source) -> np.ndarray:
+        spikes = np.zeros((samples, term.neurons), np.float32)
+        if t >= (term.lag or 0):
+            ids, counts = (of[term.name][t - (term.lag or 0)] for of in (activity.ids, activity.counts))
+            sample, slot = np.nonzero(np.arange(ids.shape[1]) < counts[:, :1])
+            spikes[sample, ids[sample, slot]] = 1
+        return spikes
+
     for t in range(timesteps):
-        spikes = np.zeros((samples, source.neurons), bool)
-        for term in source.terms:
-            if t >= (term.lag or 0):
-                ids, counts = (of[term.name][t - (term.lag or 0)] for of in (activity.ids, activity.counts))
-                sample, slot = np.nonzero(np.arange(ids.shape[1]) < counts[:, :1])
-                spikes[sample, ids[sample, slot]] = True
+        spikes = source.values(partial(spikes_at, t), network.planes_of)
         of_planes = spikes.reshape(samples, planes, -1).any(axis=2)
         read += int(of_planes.sum())
         ever |= of_planes.any(axis=0)

@@ -15,7 +15,7 @@ from mimdsim.graph.operations import OPERATIONS
 from mimdsim.numerics.fused.interpreted import WIDTH
 
 if TYPE_CHECKING:
-    from mimdsim.execution.whole_tensor_layers import Tensor
+    from mimdsim.execution.whole_tensor_values import Tensor
 
 WHENS = {"": -1, "quiet": 0, "after": 1}  # as `whole_linear` takes them
 

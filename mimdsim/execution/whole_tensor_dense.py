@@ -134,6 +134,8 @@ class DenseLayer(LayerInTime):
         flat = Planes(channels=inputs, height=1, width=1)
         one = Convolution(planes=flat, window=Window.whole(flat), channels=layer.neurons)
         self.reading = Reading(layer.convolution or one, bool(layer.dropout))
+        dropped = network.planes_dropped(layer) if layer.dropout_of == "plane" else []
+        self._channels_dropped = [each.channels for each in dropped if each]
         self._offsets, self._drop = self._dropped(), NOTHING_DROPPED
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.neurons if layer.spiking else 0, self.blocks)
         self._back = not layer.spiking, *self._back
@@ -148,11 +150,44 @@ class DenseLayer(LayerInTime):
         width = self.reading.convolution.made.neurons
         self._made = aligned((self.places if of_currents or layer.norm else 0, width))
         self.norm = WholeNorm(network, layer, share, self.tensors, width) if layer.norm else None
+        self._apart = (self.norm.apart, self.norm.factors) if self.norm else NO_NORM
+        self._numbers: np.ndarray | None = None
         listed, most = self.reading.listed.neurons, self.reading.most
         self._pooled = CsrSpikes.room(self.places, listed, most)
         # what dropout keeps may be as long as what it is given
         self._kept_lists = CsrSpikes.room(self.places, listed, (most or listed) if layer.dropout else 0)
         self._size, self._g = size, aligned((self.places, size))
+
+    def read_numbers(self, numbers: np.ndarray) -> None:
+        """Read these [timesteps, batch, inputs], or [batch, inputs] in every timestep, which are no spikes: the
+        currents are products of all of them."""
+        self._numbers = numbers
+        if not self.norm:
+            self._apart = aligned((self.places, self.neurons)), np.ones((self.timesteps, self.neurons), np.float32)
+
+    def _multiply(self, first: int, last: int) -> None:
+        """Currents of timesteps first..last-1 from numbers."""
+        assert self._numbers is not None
+        apart, lag = self._apart[0].reshape(self.timesteps, self.batch, -1), self.lag // self.batch
+        weights = self.tensors["weights"].value[0]
+        if self._numbers.ndim == 2:
+            apart[first:last] = self._numbers @ weights
+            return
+        begin = max(first, lag)
+        apart[first:begin] = 0
+        for t in range(begin, last):
+            np.matmul(self._numbers[t - lag], weights, out=apart[t])
+
+    def _gradient_of_numbers(self, q: np.ndarray) -> np.ndarray:
+        """Of the weights, from those of the currents [places, neurons, padded]."""
+        assert self._numbers is not None
+        every, lag = q.reshape(self.timesteps, self.batch, -1)[..., : self.neurons], self.lag // self.batch
+        if self._numbers.ndim == 2:
+            made: np.ndarray = self._numbers.T @ every.sum(axis=0)
+            return made
+        read = self._numbers[: self.timesteps - lag]
+        made = read.reshape(-1, read.shape[2]).T @ every[lag:].reshape(-1, self.neurons)
+        return made
 
     def room(self) -> np.ndarray:
         """Zeros for the gradients of all its spikes, the same memory in every training step."""
@@ -167,7 +202,7 @@ class DenseLayer(LayerInTime):
 
     def _dropped(self) -> np.ndarray:
         """What dropout adds to the state of a sample, by id of what is listed: the number of the neuron, by position
-        and channel, and the source."""
+        and channel, or of its plane, and the source."""
         if not self.layer.dropout:
             return np.zeros(0, np.uint64)
         convolution, parts = self.layer.convolution, []
@@ -177,7 +212,9 @@ class DenseLayer(LayerInTime):
             read = [(None if by_id else self.reading.listed, self.reading.listed.neurons)]
         for source, (planes, width) in enumerate(read):
             number = np.arange(width, dtype=np.uint64)
-            if planes:
+            if self._channels_dropped:
+                number //= np.uint64(width // self._channels_dropped[source])
+            elif planes:
                 number = np.ascontiguousarray(number.reshape(planes.positions, planes.channels).T).reshape(-1)
             parts.append(number * np.uint64(OF_NUMBER) + np.uint64(source * OF_SOURCE))
         return np.concatenate(parts)
@@ -224,14 +261,17 @@ class DenseLayer(LayerInTime):
         lag, lists = self._listed(source)
         how = self._wiring, lag, reading.listed.positions, convolution.window.taps
         listed, after = lists.arrays, (*self._after, self._winners)
-        norm = (self.norm.apart, self.norm.factors) if self.norm else NO_NORM
+        norm = self._apart
 
         def read(begin: int, end: int) -> None:
             of = places[0] + begin, places[0] + end, how, listed, self._given[0], reading.cover
             whole_dense.currents(*of, norm[0])
 
-        if self.norm:
+        if self._numbers is not None:
+            self._multiply(first, last)
+        elif self.norm:
             self.share(places[1] - places[0], read)
+        if self.norm:
             self.norm.forward(first, last)
 
         def samples(begin: int, end: int) -> None:
@@ -276,7 +316,9 @@ class DenseLayer(LayerInTime):
         if "bias" in self.learning and not self.norm:
             total = np.ones(self.places, np.float32) @ q[:, : convolution.made.neurons]
             self.tensors["bias"].gradient[0, 0] = total.reshape(-1, convolution.channels).sum(axis=0)
-        if "weights" in self.learning:
+        if "weights" in self.learning and self._numbers is not None:
+            self.tensors["weights"].gradient[0] = self._gradient_of_numbers(q)
+        elif "weights" in self.learning:
             gradient, groups = self.tensors["weights"].gradient[0], convolution.groups
             whole_gradient = (
                 gradient if groups == 1 else np.empty((groups * len(gradient), gradient.shape[1]), np.float32)
@@ -381,7 +423,10 @@ class DenseLayer(LayerInTime):
         turned = np.ascontiguousarray(weights.transpose(2, 1, 0)).reshape(-1, taps * channels)
         each = max(1, CHUNK_FLOATS // (positions * taps * channels))
         chunks = list(pairwise([*range(0, places, each), places]))
-        by_position = np.arange(reading.convolution.read.neurons, dtype=np.uint64) * np.uint64(OF_NUMBER)
+        number = np.arange(reading.convolution.read.neurons, dtype=np.uint64)
+        if self._channels_dropped:
+            number %= np.uint64(channels)
+        by_position = number * np.uint64(OF_NUMBER)
         bits = read.bits if reading.largest else read.bits[:0]
         of = reading.window, channels, *reading.pool, bits, by_position, self._drop, g
 

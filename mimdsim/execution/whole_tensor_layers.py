@@ -12,6 +12,8 @@ import numpy as np
 from mimdsim.codelets.linear_terms import pack_terms
 from mimdsim.execution.execute import Shares, aligned
 from mimdsim.execution.whole_tensor_constants import LearnedConstants
+from mimdsim.execution.whole_tensor_derived import DerivedTensors
+from mimdsim.execution.whole_tensor_values import Tensor, by_role, in_blocks
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron, constants_of
@@ -122,52 +124,10 @@ class Maps:
         self.readout = np.array([row for row, _ in read], np.int64), in_blocks(each)
 
 
-def in_blocks(rows: np.ndarray, width: int = WIDTH) -> np.ndarray:
-    """float32[blocks, rows, width] from [rows, neurons], zeros beyond the last neuron."""
-    count, neurons = rows.shape
-    blocks = -(-neurons // width)
-    wide = np.zeros((count, blocks * width), np.float32)
-    wide[:, :neurons] = rows
-    return np.ascontiguousarray(wide.reshape(count, blocks, width).transpose(1, 0, 2))
-
-
 LISTED_SHARE = 1 / 16  # of a layer's neurons, for which there is room at first
 ById = tuple[np.ndarray, np.ndarray]
 Wanted = dict[str, tuple[np.ndarray, CsrSpikes]]
 Times = tuple[int, int]  # the first and the last + 1
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tensor:
-    """Parameters of a layer, their rows one after another, in blocks of so many neurons [blocks, rows, width]; their
-    gradient, and what an optimiser keeps of them. Weights of all that a layer reads are one tensor."""
-
-    parameters: tuple[Parameter, ...]
-    value: np.ndarray
-    gradient: np.ndarray
-    moments: tuple[np.ndarray, ...]
-
-    @classmethod
-    def zeros(cls, parameters: tuple[Parameter, ...], moments: int, width: int = WIDTH) -> Tensor:
-        neurons = parameters[0].shape[1]
-        shape = (-(-neurons // width), sum(each.shape[0] for each in parameters), width)
-        kept = tuple(np.zeros(shape, np.float32) for _ in range(moments))
-        return cls(parameters=parameters, value=aligned(shape), gradient=aligned(shape), moments=kept)
-
-    @property
-    def rows(self) -> dict[Parameter, slice]:
-        """Where each parameter is."""
-        edges = np.cumsum([0, *(each.shape[0] for each in self.parameters)]).tolist()
-        return {each: slice(*ends) for each, ends in zip(self.parameters, pairwise(edges), strict=True)}
-
-
-def by_role(layer: Layer) -> dict[str, tuple[Parameter, ...]]:
-    """Parameters that are one tensor, by their role; constants by name."""
-    roles: dict[str, tuple[Parameter, ...]] = {}
-    for each in layer.parameters:
-        role = each.constant or each.role
-        roles[role] = *roles.get(role, ()), each
-    return roles
 
 
 class JoinedSources:
@@ -217,12 +177,18 @@ class LayerInTime:
         widths = layer.inputs, *(each.neurons for each in sources[1:])
         rows = (slice(*ends) for ends in pairwise(np.cumsum([0, *widths]).tolist()))  # of the weights
         self._read = [*zip((one.name for one in sources), self.lags, rows, strict=True)]
-        roles, state = by_role(layer), len(network.optimiser.state)
-        self.tensors = {
-            role: Tensor.zeros(every, state, every[0].shape[1] if dense or every[0].constant else WIDTH)
-            for role, every in roles.items()
+        roles, state = by_role(layer.acting), len(network.optimiser.state)
+
+        def room(every: tuple[Parameter, ...]) -> Tensor:
+            return Tensor.zeros(every, state, every[0].shape[1] if dense or every[0].constant else WIDTH)
+
+        self.tensors = {role: room(every) for role, every in roles.items()}
+        self.derived = DerivedTensors(layer, self.tensors, room)
+        self.parameters = [*(self.tensors | self.derived.own).values()]  # of the parameters themselves
+        made_of = {made: {own.name for own in each.of} for each in layer.derived for made in each.makes}
+        self.learning = {
+            role for role, every in roles.items() if made_of.get(every[0], {every[0].name}) & network.trained.keys()
         }
-        self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
         neuron, learns = layer.acting_neuron, bool(layer.learned)
         self._threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)  # of the reset
         self._full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
@@ -254,6 +220,7 @@ class LayerInTime:
 
     def begin(self, given: Mapping[str, np.ndarray]) -> None:
         """Before the first timestep of a training step; given: what is scheduled and drawn, by graph input."""
+        self.derived.forward()
         if self.layer.learned:
             self._take(self._learned.neuron())
 

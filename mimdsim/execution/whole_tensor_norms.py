@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mimdsim.execution.execute import Shares, aligned
-from mimdsim.execution.whole_tensor_layers import Tensor
+from mimdsim.execution.whole_tensor_values import Tensor
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.batch_norm import STATISTICS, averaging
 from mimdsim.numerics.fused import whole_dense

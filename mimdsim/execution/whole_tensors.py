@@ -17,7 +17,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets.training import update_codelet
 from mimdsim.execution.execute import Shares
 from mimdsim.execution.whole_tensor_dense import DenseLayer
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, WholeLayer, in_blocks, layer_of
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, WholeLayer, layer_of
+from mimdsim.execution.whole_tensor_values import Tensor, in_blocks
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import (
@@ -46,19 +47,25 @@ def refusals(network: SpikingNetwork) -> list[str]:
     """What of `network` whole-tensor execution does not know, and what to use instead."""
     problems = []
     instead = '; use the compiled program (training.engine = "program", Executor) or the interpreter'
-    if network.encoding != "events":
-        problems.append(
-            f'an input that is not spikes (data.encoding = "{network.encoding}") does not run as whole tensors{instead}'
-        )
     for layer in network.layers:
+        plain = len(network.sources(layer)) == 1 and not layer.convolution and not layer.dropout
+        if network.encoding != "events" and not plain and INPUT in {each.name for each in network.terms(layer)}:
+            problems.append(
+                f"layer '{layer.name}': an input that is not spikes (data.encoding = \"{network.encoding}\") does not "
+                "run as whole tensors where a convolution, or a layer with dropout or other sources beside it, reads "
+                f"it{instead}"
+            )
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
         if layer.cell:
             problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
+        if layer.norm and not layer.norm.averages:
+            problems.append(f"layer '{layer.name}': a norm of samples does not run as whole tensors{instead}")
         if layer.delays:
             problems.append(f"layer '{layer.name}': delays that are learned do not run as whole tensors{instead}")
-        if any(each.also for each in layer.sources):
-            problems.append(f"layer '{layer.name}': a sum of spikes does not run as whole tensors{instead}")
+        if combined := [each for each in layer.sources if each.of]:
+            what = f"a {combined[0].kind} of spikes"
+            problems.append(f"layer '{layer.name}': {what} does not run as whole tensors{instead}")
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
         if len(mixed) > 1:
             problems.append(f"layer '{layer.name}': some of its weights are frozen, others are trained{instead}")
@@ -99,6 +106,12 @@ class WholeTensors:
         self._layers: dict[str, WholeLayer | DenseLayer] = {
             layer.name: made(network, layer, self._share, together[layer.name]) for layer in network.layers
         }
+        steady = () if network.steady_input else (network.timesteps,)
+        self._numbers = np.zeros((*steady, network.batch, network.inputs), np.float32)  # of an input that is no spikes
+        for each in self._layers.values():
+            numbers = network.encoding != "events" and network.sources(each.layer)[0].name == INPUT
+            if numbers and isinstance(each, DenseLayer):
+                each.read_numbers(self._numbers)
         lists = {INPUT: self._input} | {name: each.spikes for name, each in self._layers.items()}
         self._sources = {
             name: [lists[source.name] for source in network.sources(each.layer)] for name, each in self._layers.items()
@@ -109,7 +122,7 @@ class WholeTensors:
             if len(sources) > 1
         }
         self._loss = WholeLoss(network)
-        self._tensors = tuple(tensor for layer in self._layers.values() for tensor in layer.tensors.values())
+        self._tensors = tuple(tensor for layer in self._layers.values() for tensor in layer.parameters)
         self._trained = tuple(tensor for tensor in self._tensors if tensor.parameters[0].name in network.trained)
         self._pruned = tuple(
             (tensor.value[:, rows], tensor.gradient[:, rows])
@@ -178,14 +191,15 @@ class WholeTensors:
     def inputs(self) -> tuple[str, ...]:
         """Graph inputs that can be written."""
         network = self.network
-        given = (*LISTS, INPUT) if network.spikes == "dense" else LISTS
+        lists = LISTS if network.encoding == "events" else ()
+        given = (*lists, INPUT) if network.spikes == "dense" else LISTS
         moving = *network.moving_thresholds, *network.kept_shares, *self.generators
         return (*self.memory, *given, LABELS, *network.optimiser.scalars, *moving)
 
     def write(self, values: dict[str, np.ndarray]) -> None:
         """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts' (of dense spikes also 'input',
-        zeros and ones), 'labels', 'training_step', and what is scheduled or drawn: 'learning_rate',
-        'second_threshold.<layer>', 'keep.<layer>', 'random.<layer>'.
+        zeros and ones, or any numbers where the input is no spikes), 'labels', 'training_step', and what is scheduled
+        or drawn: 'learning_rate', 'second_threshold.<layer>', 'keep.<layer>', 'random.<layer>'.
 
         Raises MappingError for an unknown name or another shape.
         """
@@ -206,8 +220,11 @@ class WholeTensors:
             self._input.fill(counts, self._checked(ids, counts))
         if dense is not None:
             fired = np.asarray(dense, np.float32)
-            if ((fired != 0) & (fired != 1)).any():
-                raise MappingError("'input' must be spikes, zeros and ones; other values do not run as whole tensors")
+            if self.network.encoding != "events":
+                self._numbers[:] = fired
+                fired = np.broadcast_to(fired, self._shape(INPUT, every=True))
+            elif ((fired != 0) & (fired != 1)).any():
+                raise MappingError("'input' must be spikes, zeros and ones, of data.encoding = \"events\"")
             self._input.fill(np.count_nonzero(fired, axis=2)[..., None], np.nonzero(fired)[2])
         for name, value in values.items():
             if name in self._given:
@@ -226,12 +243,14 @@ class WholeTensors:
             raise MappingError(f"input.ids must be 0 to {inputs - 1}, given {listed.min()} to {listed.max()}")
         return listed
 
-    def _shape(self, name: str) -> tuple[int, ...]:
+    def _shape(self, name: str, every: bool = False) -> tuple[int, ...]:
+        """every: of all timesteps, also of an input that is the same in them."""
         network = self.network
         if name in LISTS:
             return network.timesteps, network.batch, network.input_capacity if name == LISTS[0] else 2
         if name == INPUT and network.spikes == "dense":
-            return network.timesteps, network.batch, network.inputs
+            once = network.steady_input and not every
+            return *(() if once else (network.timesteps,)), network.batch, network.inputs
         if name in self._given:
             return self._given[name].shape
         return self._placed(name)[0].shape
@@ -286,6 +305,8 @@ class WholeTensors:
         if "backward" not in phases:
             return
         self._backward(g)
+        for each in self._layers.values():
+            each.derived.backward()
         if "update" in phases:
             for weights, gradient in self._pruned:
                 gradient[weights == 0] = 0

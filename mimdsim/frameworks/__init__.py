@@ -74,9 +74,8 @@ def from_torch(
 def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:
     """The module that `from_torch` read, with the weights of a run of its workload, in place.
 
-    Where two biases are added up, all that was learned goes to the first. Warns where the test accuracy of the run
-    rests on lists that drop spikes, which the module does not have. Raises DescriptionError for a run of another
-    workload, and for a module with other parameters.
+    Warns where the test accuracy of the run rests on lists that drop spikes, which the module does not have. Raises
+    DescriptionError for a run of another workload, and for a module with other parameters.
     """
     _require_torch()
     from mimdsim.frameworks.torch_weights import load_trained

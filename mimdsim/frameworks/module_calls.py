@@ -44,27 +44,36 @@ from mimdsim.frameworks.origins import (
 )
 from mimdsim.frameworks.planes import function_of, options_of
 from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
+from mimdsim.graph.weight_functions import WeightFunction
 
 # what comes nearest to modules that are no layers here
-_DROPOUT = "torch.nn.Dropout, neuron by neuron"
+_DROPOUT = "torch.nn.Dropout, neuron by neuron, or Dropout2d of whole planes"
 _CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
 _NORM = (
-    "torch.nn.BatchNorm1d or 2d right after a linear layer or a convolution, which is trained as such, and in eval() "
-    "folded into the weights before it"
+    "torch.nn.LayerNorm, GroupNorm, or BatchNorm1d or 2d right after a linear layer or a convolution, which is trained "
+    "as such, and in eval() folded into the weights before it"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _ENCODED = "encode the example before the module gets it"
 _CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
+OF_TIMESTEPS = ("BatchNormThroughTime", "TemporalEffectiveBatchNorm")  # with weights of each timestep's own
 NEAREST = {
-    **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
+    **dict.fromkeys(("Dropout3d", "AlphaDropout", "FeatureAlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm", "NeuNorm"), _NORM),
+    **dict.fromkeys(("BatchNorm3d", "InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
+    "ThresholdDependentBatchNorm3d": "spikingjelly ThresholdDependentBatchNorm2d",
+    **dict.fromkeys((f"{kind}{d}d" for kind in OF_TIMESTEPS for d in (1, 2, 3)), "one norm for all timesteps"),
     **dict.fromkeys(
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    **dict.fromkeys(("SLSTM", "SConv2dLSTM"), _CELL),
+    "SLSTM": (
+        "torch.nn.LSTM, or cells whose own weights read what they send, as network.neuron = 'egru' (an SLSTM's read "
+        "its potentials, other layers its spikes; and where its input has another width than its states, snnTorch 1.0 "
+        "sets these to 0 in every timestep)"
+    ),
+    "SConv2dLSTM": _CELL,
     **dict.fromkeys(("AssociativeLeaky", "LeakyParallel", "LinearLeaky", "StateLeaky"), "snntorch Leaky"),
     **dict.fromkeys(
         ("CobaLIFCell", "LIFCorrelation", "LIFMCRecurrentCell", "LIFMCRefracRecurrentCell"), "norse LIFCell"
@@ -82,7 +91,13 @@ NEAREST = {
 }
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
 _NN = torch.nn
+OF_SAMPLES = (_NN.LayerNorm, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)  # norms of each by itself
 OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh)
+
+
+# batch norms whose gains begin as a multiple of the threshold
+DROPOUTS = ("spikingjelly.Dropout", "spikingjelly.Dropout2d")
+OF_THRESHOLDS = tuple(f"spikingjelly.ThresholdDependentBatchNorm{d}d" for d in (1, 2))
 
 
 class Kind(Enum):
@@ -115,9 +130,9 @@ def kind_of(module: torch.nn.Module) -> Kind:
     if isinstance(module, OF_FUNCTIONS):
         return Kind.CONTAINER
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
-    if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
+    if isinstance(module, (_NN.Dropout, _NN.Dropout1d, _NN.Dropout2d)) or key in DROPOUTS:
         return Kind.DROPOUT
-    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
+    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, *OF_SAMPLES)) or key in OF_THRESHOLDS:
         return Kind.NORM
     if key == "spikingjelly.VotingLayer":
         return Kind.VOTE
@@ -141,7 +156,8 @@ class ModuleRecorder(Recorder):
         plain = torch.nn.Module.__call__
 
         def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or (kind := kind_of(module)) is Kind.CONTAINER:
+            makes_weights = "parametrizations." in self.names.get(id(module), "")
+            if self._inside or makes_weights or (kind := kind_of(module)) is Kind.CONTAINER:
                 return plain(module, *args, **kwargs)
             if kind is Kind.UNKNOWN:
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
@@ -241,10 +257,13 @@ class ModuleRecorder(Recorder):
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         given = args[0]
         of = self.origin(given)
-        if torch.nn.utils.parametrize.is_parametrized(module):
+        others = [
+            each for each in getattr(module, "parametrizations", {}) if each != "weight" or kind is not Kind.FUNCTION
+        ]
+        if others:
             raise refusal(
-                f"{where} computes its weights of others (parametrizations); nearest: weights that begin as these "
-                "leave them, trained as they are"
+                f"{where} computes its '{others[0]}' of others (parametrizations); nearest: one that begins as these "
+                "leave it, trained as it is"
             )
         if kind is Kind.SPIKE:
             self._spike(where, module, given, made, module)
@@ -252,9 +271,15 @@ class ModuleRecorder(Recorder):
             if module.p and not module.training:
                 warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)
             if of is not None:
-                per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
+                key = neuron_key(module)
+                per = "sequence" if key.startswith("spikingjelly.") else "timestep"
                 both = [made, given] if getattr(module, "inplace", False) else made
-                self.mark(both, dropped(of, module.p if module.training else 0.0, per))
+                planes = isinstance(module, (_NN.Dropout1d, _NN.Dropout2d)) or key == "spikingjelly.Dropout2d"
+                in_time = getattr(module, "step_mode", "s") == "m"
+                if planes and given.ndim - in_time not in (3, 4):
+                    raise refusal(f"{where} reads {list(given.shape)}; nearest: [samples, channels, height, width]")
+                leaves_out = "plane" if planes else "neuron"
+                self.mark(both, dropped(of, module.p if module.training else 0.0, per, leaves_out))
         elif kind is Kind.VOTE:
             if isinstance(of, FunctionResult) and of.by == VOTE:
                 raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")
@@ -267,9 +292,11 @@ class ModuleRecorder(Recorder):
             self._record_neurons(name, where, module, args, made)
         else:
             prefix = f"{name}." if name else ""
-            names = {"weight": "", "bias": ""}
-            for role in names:
-                if role in pruned:
+            names: dict[str, Any] = {"weight": "", "bias": ""}
+            for role in ("weight", "bias"):
+                if torch.nn.utils.parametrize.is_parametrized(module, role):
+                    names[role], names["made_by"] = self._parametrized(where, module)
+                elif role in pruned:
                     mask = getattr(module, f"{role}_mask").detach().cpu().numpy().astype(np.float64)
                     names[role] = self._used(self._mask(f"{prefix}{role}_orig", mask))
                 elif getattr(module, role, None) is not None:
@@ -279,6 +306,18 @@ class ModuleRecorder(Recorder):
                 return
             options = options_of(where, function, module, given, made)
             self.mark(made, self._of_function(where, function, given, options, **names))
+
+    def _parametrized(self, where: str, module: Any) -> tuple[str, WeightFunction | None]:
+        """The parameter of which a module makes its weights, and the function, found by making them again."""
+        inside, self._inside = self._inside, 0
+        found = self._weights(where, module.weight, True)
+        self._inside = inside
+        if found is None:
+            raise refusal(
+                f"{where} computes its weights of others (parametrizations) by what is not known here; nearest: "
+                "weights that begin as these leave them, trained as they are"
+            )
+        return self._used(found[0]), found[1]
 
     def _with_delays(
         self, where: str, module: Any, of: Origin | None, positions: str, weight: str, bias: str
@@ -371,6 +410,14 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
     """A product with a batch norm, which has constants in eval()."""
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
         raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
+    if isinstance(module, OF_SAMPLES):
+        tracked = getattr(module, "track_running_stats", False)
+        if module.weight is None or module.bias is None or tracked:
+            raise refusal(
+                f"{where} has no gain, no shift, or averages its statistics; nearest: affine=True (of LayerNorm "
+                "elementwise_affine=True and bias=True), track_running_stats=False"
+            )
+        return replace(of, norm=name)
     if module.running_var is None or module.bias is None:
         raise refusal(
             f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True, and one norm "

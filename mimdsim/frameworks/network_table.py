@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,21 @@ from mimdsim.frameworks.torch_layers import (
     functions_in,
     mostly_delayed,
     named,
+    number_of_biases,
     read_by,
     returned_by,
     sources_in,
     sums_apart,
     widths_of,
 )
+from mimdsim.frameworks.torch_weights import public_name
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.names import INPUT, aged
+from mimdsim.graph.sources import Source
 from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.interchange.importing import EVERY_GRADIENT, random_table, without_lists
+from mimdsim.workload.interchange.model_file import weights_named
 
 SAME = 1e-4  # of the largest: PyTorch computes in float32
 LOSSES: dict[str, dict[str, Any]] = {
@@ -52,7 +57,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         "surrogate": [each.surrogate for each in readings],
         "surrogate_slope": [each.slope for each in readings],
         "recurrence": [_recurrence(layer) for layer in layers],
-        "bias": [bool(layer.biases or layer.norm or layer.recurrent_bias) for layer in layers],
+        "bias": [each if each > 1 else bool(each) for each in map(number_of_biases, layers)],
         "delay": int(mostly_delayed(layers)),
         **EVERY_GRADIENT,
     }
@@ -75,17 +80,18 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         unsaid = {INPUT: 0} | dict.fromkeys(names[: names.index(name)], int(mostly_delayed(layers)))
         read = read_by(layers, layer)
         twice = [each.names in {other.names for other in read[:place]} for place, each in enumerate(read)]
-        said = [
-            " + ".join(
-                term.name if term.lag == unsaid.get(term.name, 1) and not again else aged(term.name, term.lag or 0)
-                for term in each.terms
-            )
-            for each, again in zip(read, twice, strict=True)
-        ]
+        said = [each.text(partial(_dated, unsaid, again)) for each, again in zip(read, twice, strict=True)]
         if said != [before]:
             made.setdefault("sources", {})[name] = said
         if layer.convolution:
             made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0].name == INPUT)
+        about = {
+            public_name(array): each.function
+            for each, array in zip(layer.sources, weights_named(name, read), strict=True)
+        }
+        about[f"{name}.recurrent"] = layer.recurrent_function
+        if functions := {array: asdict(each) for array, each in about.items() if each}:
+            made.setdefault("weight_functions", {}).update(functions)
         if layer.delays:
             made.setdefault("delays", {})[name] = asdict(layer.delays)
     if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:
@@ -94,7 +100,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         if key in old:
             made[key] = old[key]
     made |= _dropout(layers) | _norms(layers)
-    sums = any(len(source.terms) > 1 for layer in layers for source in layer.sources)
+    sums = any(source.read.of for layer in layers for source in layer.sources)
     dense = (
         sums
         or made.keys() & {"convolutions", "dropout", "batch_norm"}
@@ -102,6 +108,10 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
     )
     made |= {"spikes": "dense"} if dense else {}
     return without_lists(made)
+
+
+def _dated(unsaid: Mapping[str, int], always: bool, each: Source) -> str:
+    return each.name if each.lag == unsaid.get(each.name, 1) and not always else aged(each.name, each.lag or 0)
 
 
 def _sends_numbers(reading: Reading, last: bool) -> bool:
@@ -122,6 +132,7 @@ def _norms(layers: list[TorchLayer]) -> dict[str, Any]:
         "batch_norm": [each.per if each else "none" for each in norms],
         "batch_norm_epsilon": [each.epsilon for each in found],
         "batch_norm_momentum": [each.momentum for each in found],
+        **({"batch_norm_groups": groups} if max(groups := [each.groups for each in found]) > 1 else {}),
     }
 
 
@@ -137,7 +148,9 @@ def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
         raise refusal("some dropout is drawn for every timestep, other for every sequence; one of both can run")
     if not ways:
         return {}
-    return {"dropout": [each.share if each else 0.0 for each in found], "dropout_per": ways[0]}
+    made = {"dropout": [each.share if each else 0.0 for each in found], "dropout_per": ways[0]}
+    of = [each.of if each else "neuron" for each in found]
+    return made | ({"dropout_of": of} if "plane" in of else {})
 
 
 def _recurrence(layer: TorchLayer) -> str:

@@ -11,6 +11,7 @@ import torch
 
 from mimdsim.graph.convolution import Convolution, Planes, Pool
 from mimdsim.graph.delays import Delays
+from mimdsim.graph.weight_functions import WeightFunction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,8 @@ class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
     folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. delays: of its weights,
-    that are learned; positions: the parameter that has them. call: how often it was computed before, or the timestep
-    that was taken of it."""
+    that are learned; positions: the parameter that has them. function: by which weights are made of the parameter.
+    call: how often it was computed before, or the timestep that was taken of it."""
 
     of: Origin
     inputs: int
@@ -60,6 +61,7 @@ class Product:
     negative: bool = False
     delays: Delays | None = None
     positions: str = ""
+    function: WeightFunction | None = None
     call: int = field(default=0, compare=False)
 
 
@@ -74,10 +76,11 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropout:
-    """A share that is left out, drawn anew in every timestep or once a 'sequence'."""
+    """A share that is left out, drawn anew in every timestep or once a 'sequence'; of: 'neuron' or 'plane'."""
 
     share: float
     per: str
+    of: str = "neuron"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +102,14 @@ class Pooled:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sum:
+    parts: tuple[Origin, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Combined:
+    """Spikes element by element: their product ('*'), or 1 minus those of the only part ('1 -')."""
+
+    by: str
     parts: tuple[Origin, ...]
 
 
@@ -173,7 +184,9 @@ class Made:
         return self.tensor if self.tensor is not None and self.tensor._version == self.version else None
 
 
-Origin = Input | LayerOutput | Parameter | Product | Gate | Pooled | Dropped | Sum | Joined | FunctionResult | Made
+Spikes = LayerOutput | Pooled | Dropped | Sum | Combined
+Origin = Input | Parameter | Product | Gate | Joined | FunctionResult | Made | Spikes
+THROUGH = (Sum, Combined, Pooled, Dropped)  # of the same timesteps as their parts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,7 +209,7 @@ def parts_of(origin: object) -> tuple[Any, ...]:
 
 def with_parts(origin: Any, made: Callable[[Any], Any]) -> Any:
     """The origin made of what a function makes of its parts."""
-    name = "parts" if isinstance(origin, (Sum, Joined)) else "of"
+    name = "parts" if hasattr(origin, "parts") else "of"
     of = getattr(origin, name)
     return replace(origin, **{name: tuple(map(made, of)) if isinstance(of, tuple) else made(of)})
 
@@ -247,7 +260,7 @@ def is_in_time(origin: Origin | None) -> bool:
         return origin.entry is None
     if isinstance(origin, LayerOutput):
         return origin.in_time
-    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+    if isinstance(origin, (Product, *THROUGH)):
         return all(map(is_in_time, parts_of(origin)))
     return isinstance(origin, FunctionResult) and origin.by == "stack"
 
@@ -258,7 +271,7 @@ def timestep_of(origin: Origin, t: int, timesteps: int) -> Origin:
         return Input(entry=(t, timesteps))
     if isinstance(origin, LayerOutput):
         return replace(origin, in_time=False, entry=t) if origin.in_time else origin
-    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+    if isinstance(origin, (Product, *THROUGH)):
         made: Origin = with_parts(origin, lambda part: timestep_of(part, t, timesteps))
         return replace(made, call=t) if isinstance(made, Product) else made
     if isinstance(origin, FunctionResult) and len(origin.of) == timesteps:
@@ -270,7 +283,7 @@ def of_all(origin: Any, in_time: Callable[[str], bool]) -> Any:
     """All timesteps of what is a timestep; in_time: whether a layer sends them at once."""
     if isinstance(origin, LayerOutput):
         return replace(origin, in_time=in_time(origin.layer), entry=0)
-    if isinstance(origin, (Sum, Product, Pooled, Dropped)):
+    if isinstance(origin, (Product, *THROUGH)):
         return with_parts(origin, lambda part: of_all(part, in_time))
     return Input() if isinstance(origin, Input) else origin
 

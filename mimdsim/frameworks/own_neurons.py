@@ -18,7 +18,7 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.arithmetic import OVER
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
-    Dropped,
+    THROUGH,
     FunctionResult,
     Gate,
     Joined,
@@ -26,7 +26,6 @@ from mimdsim.frameworks.origins import (
     Made,
     Origin,
     Parameter,
-    Pooled,
     Product,
     Read,
     Sum,
@@ -358,7 +357,7 @@ def _replaced(origin: Any, sent: dict[Made, LayerOutput], known: dict[int, Any])
     if id(origin) in known:
         return known[id(origin)][1]
     made = origin
-    if isinstance(origin, (Product, Pooled, Dropped, Sum, Joined, FunctionResult)):
+    if isinstance(origin, (Product, Joined, FunctionResult, *THROUGH)):
         made = with_parts(origin, lambda part: _replaced(part, sent, known))
     known[id(origin)] = origin, made
     return made

@@ -7,7 +7,7 @@ must then be what that function makes. A function that is called directly is rea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from mimdsim.graph import OPERATIONS
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Pair, Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import product
+from mimdsim.graph.sample_norm import SampleNorm
 
 Options = dict[str, Any]
 SAME_CURRENT = 1e-5  # of the largest: float32 sums in another order
@@ -175,10 +176,10 @@ def currents_of(
     weights: np.ndarray,
     bias: np.ndarray | float,
     norm: BatchNorm | None = None,
-    gain: np.ndarray | None = None,
+    rows_of_norm: tuple[np.ndarray, ...] = (),
 ) -> np.ndarray:
-    """float64[timesteps, samples, neurons] of spikes [timesteps, samples, inputs], channels outermost; with a batch
-    norm of what the weights make, `bias` is its own."""
+    """float64[timesteps, samples, neurons] of spikes [timesteps, samples, inputs], channels outermost; with a norm of
+    what weights and bias make, and its gain and shift."""
     timesteps, samples, _ = spikes.shape
     rows = spikes
     if convolution:
@@ -186,17 +187,43 @@ def currents_of(
         if convolution.before:
             rows = _pooled(convolution.planes, convolution.before, rows, by_channel=True)
         rows = np.stack([OPERATIONS["unfold"].evaluate(unfold, each)[0] for each in rows])
-    made = product(convolution.groups if convolution else None, rows, weights)
-    if norm and gain is not None:
+    made = product(convolution.groups if convolution else None, rows, weights) + bias
+    gain, shift = (each.reshape(1, -1) for each in rows_of_norm) if rows_of_norm else (np.ones(1), np.zeros(1))
+    if norm and norm.averages:
         batches = [made] if norm.per == "sequence" else list(made)
-        evaluate, constants = OPERATIONS["batch_norm"].evaluate, (gain.reshape(1, -1), np.reshape(bias, (1, -1)))
-        made = np.stack([evaluate(norm, each, *constants)[0] for each in batches]).reshape(made.shape)
-    else:
-        made = made + bias
+        evaluate = OPERATIONS["batch_norm"].evaluate
+        made = np.stack([evaluate(norm, each, gain, shift)[0] for each in batches]).reshape(made.shape)
+    elif norm:
+        positions = convolution.made.positions if convolution else 1
+        about = SampleNorm(positions=positions, groups=norm.groups, epsilon=norm.epsilon)
+        standard, _ = OPERATIONS["standardise"].evaluate(about, made.reshape(-1, made.shape[-1]))
+        made = standard.reshape(made.shape) * gain + shift
     if convolution and convolution.after:
         made = _pooled(convolution.made, convolution.after, made)
     found: np.ndarray = made.reshape(timesteps, samples, -1, weights.shape[1]).transpose(0, 1, 3, 2)
     return found.reshape(timesteps, samples, -1)
+
+
+def largest_of_norm(
+    convolution: Convolution | None,
+    spikes: np.ndarray,
+    weights: np.ndarray,
+    bias: np.ndarray | float,
+    norm: BatchNorm,
+    gain: np.ndarray,
+) -> np.ndarray:
+    """float64[neurons]: the largest current of `currents_of` before its norm, as far as the norm makes it larger: of
+    values that hardly differ it makes their rounding large."""
+    before = replace(convolution, after=None) if convolution else None
+    made = currents_of(before, spikes, weights, bias)
+    groups = norm.groups if not norm.averages else gain.size
+    shares = made.reshape(*made.shape[:2], groups, -1)
+    axes = {"sequence": (0, 1, 3), "timestep": (1, 3), "sample": (3,)}[norm.per]
+    least = shares.var(axis=axes, keepdims=True).min(axis=(0, 1, 3))
+    scale = np.abs(gain.reshape(groups, -1)) / np.sqrt(least + norm.epsilon)[:, None]
+    neurons = convolution.result.neurons if convolution else gain.size
+    largest: np.ndarray = np.repeat(scale.reshape(-1), neurons // gain.size) * np.abs(made).max()
+    return largest
 
 
 def _pooled(planes: Planes, pool: Pool, values: np.ndarray, by_channel: bool = False) -> np.ndarray:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mimdsim.base.errors import MappingError
 from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.delays import at_every_age, delay_of
@@ -32,16 +33,36 @@ from mimdsim.frameworks.network_table import (
 from mimdsim.frameworks.neurons import Reading, refusal, run_neuron
 from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Product, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
-from mimdsim.frameworks.planes import SAME_CURRENT, currents_of
+from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
-from mimdsim.frameworks.torch_layers import TorchLayer, functions_in, layers_of, named, read_by, sums_apart, widths_of
-from mimdsim.frameworks.torch_weights import NOTE, frozen_arrays, links_of, parameters_of, pruned_arrays, weights_of
+from mimdsim.frameworks.torch_layers import (
+    TorchLayer,
+    combination,
+    functions_in,
+    layers_of,
+    named,
+    read_by,
+    senders_in,
+    sums_apart,
+    widths_of,
+)
+from mimdsim.frameworks.torch_weights import (
+    NOTE,
+    bias_arrays,
+    frozen_arrays,
+    links_of,
+    parameters_of,
+    pruned_arrays,
+    weights_of,
+)
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, inference_graph, interpret
 from mimdsim.graph.cell_catalogue import cell_of
 from mimdsim.graph.losses import Loss
-from mimdsim.graph.names import ROLES, spikes_of
+from mimdsim.graph.names import INPUT, ROLES, spikes_of
 from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.sources import Source
 from mimdsim.graph.spikes import Selection
+from mimdsim.graph.weight_functions import WeightFunction, weights_of_function
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.description.workload import change_description
 from mimdsim.workload.interchange.importing import base_table
@@ -121,6 +142,14 @@ def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:
     return np.concatenate([np.zeros_like(values[:age]), values[: len(values) - age]])
 
 
+def _spikes_read(read: Source, layers: Mapping[str, NeuronCalls], values: np.ndarray) -> np.ndarray:
+    """float64[timesteps, samples, inputs]: what weights read of the input, '', and of what layers sent; raises
+    MappingError for widths, or planes, that differ."""
+    sent = {name: each.sequence(each.outputs) for name, each in layers.items()} | {"": values}
+    planes = {name: each.planes for name, each in layers.items()}
+    return read.values(lambda each: _earlier(sent[each.name], each.lag or 0), planes.get)
+
+
 def _find_input(
     layers: list[TorchLayer], weights: Mapping[str, np.ndarray], example: torch.Tensor, timesteps: int | None
 ) -> np.ndarray:
@@ -148,36 +177,45 @@ def _find_input(
 
 def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], values: np.ndarray) -> str:
     """What is wrong with a layer whose recorded currents are not those of its weights and of what it reads; else ''."""
-    sent = {layer.calls.name: layer.calls.sequence(layer.calls.outputs) for layer in layers} | {"": values}
+    every = {layer.calls.name: layer.calls for layer in layers}
     for name, layer in named(layers):
         calls, reading = layer.calls, layer.calls.reading
         recorded = calls.sequence(calls.currents)
-        bias = weights.get(f"b.{name}", 0.0) - (
-            _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
-        )
+        bias = sum(weights.get(array, 0.0) for array in bias_arrays(name, layer))
+        bias -= _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
         currents: np.ndarray | float = 0.0
+        largest = np.abs(recorded).max()
         for source, array in zip(layer.sources, weights_named(name, read_by(layers, layer)), strict=True):
-            what = f"what '{' + '.join(source.layers)}' sends" if any(source.layers) else "the input"
-            if len({sent[layer].shape for layer in source.layers}) > 1:
-                return f"layer '{calls.name}' reads the sum of {what}, of several widths; one can run"
-            spikes = np.sum([_earlier(sent[layer], lag) for layer, lag in source.terms], axis=0)
+            text = source.read.text(lambda each: each.name or INPUT)
+            what = f"what '{text}' sends" if any(source.layers) else "the input"
+            try:
+                spikes = _spikes_read(source.read, every, values)
+            except MappingError as problem:
+                return f"layer '{calls.name}' reads {problem}; one can run"
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
-            gain = weights[f"gain.{name}"] if layer.trained_norm else None
-            convolution, matrix = source.product.convolution, weights[array]
+            norm = layer.trained_norm
+            rows: tuple[np.ndarray, ...] = ()
+            if norm:
+                rows = weights[f"gain.{name}"], weights[f"{'b' if norm.averages else 'shift'}.{name}"]
+                bias = 0.0 if norm.averages else bias
+            convolution, matrix = source.product.convolution, _acting(source.function, weights[array])
             if source.product.delays:
                 spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
+            if norm:
+                largest = np.maximum(largest, largest_of_norm(convolution, spikes, matrix, bias, norm, rows[0]))
             if not reading.weights:
-                spikes = currents_of(convolution, spikes, matrix, bias, layer.trained_norm, gain)
+                spikes = currents_of(convolution, spikes, matrix, bias, norm, rows)
             currents += spikes
             bias = 0.0
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):
-            currents += _earlier(sent[calls.name]) @ weights[f"r.{name}"]
-        off = np.abs(currents - recorded).max() if np.shape(currents) == recorded.shape else np.inf
-        largest = np.abs(recorded).max()
-        if not off <= SAME_CURRENT * max(largest, SAME_CURRENT):
+            matrix = _acting(layer.recurrent_function, weights[f"r.{name}"])
+            currents += _earlier(calls.sequence(calls.outputs)) @ matrix
+        off = np.abs(currents - recorded) if np.shape(currents) == recorded.shape else np.array(np.inf)
+        if not (off <= SAME_CURRENT * np.maximum(largest, SAME_CURRENT)).all():
             return (
-                f"layer '{calls.name}' gets currents that differ by up to {off:.2g}, of {largest:.2g} at most, from "
+                f"layer '{calls.name}' gets currents that differ by up to {off.max():.2g}, of "
+                f"{np.abs(recorded).max():.2g} at most, from "
                 f"those of its weights and of {what}: axes are swapped, values reordered or added on the way"
             )
     return ""
@@ -267,9 +305,9 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     """What was recorded, with the linear layer that reads spikes or cells at its end as a layer whose potentials are
     read."""
     every = (feed for calls in recorded.layers.values() for origin in calls.origins for feed in feeds_of(origin))
-    read = {feed.product.weight for feed in every}  # by neurons that may send their current, as it is, at first
+    known = {feed.product.weight for feed in every}  # by neurons that may send their current, as it is, at first
     found = [(_product_in(each), at) for at, each in enumerate(recorded.returned)]
-    ends = [(origin, at) for origin, at in found if origin is not None and origin.weight not in read]
+    ends = [(origin, at) for origin, at in found if origin is not None and origin.weight not in known]
     if not ends:
         return recorded
     product, at = ends[0]
@@ -278,12 +316,14 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         of = of.of[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
             product = replace(product, dropout=replace(product.dropout, per="sequence"))
-    if not isinstance(of, LayerOutput) or not (of.spikes or recorded.layers[of.layer].reading.of_cells):
+    senders = senders_in(of)
+    if of is None or not senders or not all(isinstance(each, LayerOutput) and each.spikes for each in senders):
         return recorded
-    held, calls = parameters_of(module), recorded.layers[of.layer]
-    values = held[product.weight]
-    values = values.reshape(len(values), -1).T if product.transposed else values
-    bias, sent = held[product.bias] if product.bias else 0.0, calls.sequence(calls.outputs)
+    name = product.weight.rpartition(".")[0] or product.weight
+    read, held = combination(name, product.weight, of, 0), parameters_of(module)
+    values = held[product.weight] * recorded.masks.get(product.weight, 1.0)
+    values = _acting(product.function, values.reshape(len(values), -1).T if product.transposed else values)
+    bias, sent = held[product.bias] if product.bias else 0.0, _spikes_read(read, recorded.layers, np.zeros(0))
     if product.delays:
         sent, values = at_every_age(
             product.delays, sent, values, delay_of(product.delays.ages, held[product.positions])
@@ -292,11 +332,13 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     reading = reading_of(recorded.values[at], outputs, functions_in(recorded.returned[at]))
     if not reading:
         raise refusal(
-            f"the output is neither the product with '{product.weight}' of what '{of.layer}' sent nor its last, mean, "
-            "highest or summed value over time; return one of these"
+            f"the output is neither the product with '{product.weight}' of what "
+            f"'{read.text(lambda each: each.name)}' sent nor its last, mean, highest or summed value over time; return "
+            "one of these"
         )
     tensor = torch.as_tensor(outputs)
-    name = product.weight.rpartition(".")[0] or product.weight
+    if recorded.stepwise:  # of which the last timestep is the one that was seen
+        reading = reading.replace("last", "")
     made = NeuronCalls(
         name=name,
         module=module,
@@ -307,6 +349,10 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     )
     returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
     return replace(recorded, layers={**recorded.layers, name: made}, returned=returned, reading=reading)
+
+
+def _acting(function: WeightFunction | None, values: np.ndarray) -> np.ndarray:
+    return weights_of_function(function, values) if function else values
 
 
 def _layer_of(origin: Origin | None) -> object:

@@ -20,8 +20,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mimdsim.frameworks.arithmetic import ADD, SUBTRACT, TIMES, arithmetic, constant_of, step_of
+from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
+    THROUGH,
+    Combined,
     Dropout,
     Dropped,
     FunctionResult,
@@ -49,6 +52,8 @@ from mimdsim.frameworks.origins import (
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
+from mimdsim.graph.sources import COMPLEMENT
+from mimdsim.graph.weight_functions import WeightFunction
 
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
 NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
@@ -68,7 +73,10 @@ JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
 DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
+_F = torch.nn.functional
+DROPOUTS = {_F.dropout: "neuron", _F.dropout1d: "plane", _F.dropout2d: "plane"}  # and what is left out
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
+COMPLEMENTS = {"__rsub__", "rsub"}
 
 
 @dataclass(kw_only=True)
@@ -93,6 +101,14 @@ class NeuronCalls:
     @property
     def neurons(self) -> int:
         return math.prod(self.outputs[0].shape[2 if self.in_time else 1 :])
+
+    @property
+    def planes(self) -> Planes | None:
+        """Those that it sends; None: it has none."""
+        shape = tuple(self.outputs[0].shape[2 if self.in_time else 1 :])
+        if len(shape) not in (2, 3):
+            return None
+        return Planes(channels=shape[0], height=shape[1] if shape[2:] else 1, width=shape[-1])
 
     def sequence(self, tensors: list[torch.Tensor]) -> np.ndarray:
         """float64[timesteps, batch, neurons]"""
@@ -168,7 +184,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name in ("detach", "detach_") and not self._inside and args[0].grad_fn and self.origin(args[0]) is None:
             raise refusal("a state that neurons keep is detached, which nothing here would do: leave that out")
         before = args if self._inside else self._before(name, args)
-        drops = func is torch.nn.functional.dropout  # which is recorded, and leaves nothing out here
+        drops = func in DROPOUTS  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
         if not self._inside:
             self._follow(func, args, before, kwargs, made)
@@ -196,10 +212,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
-        if func is torch.nn.functional.dropout:
+        if func in DROPOUTS:
             options = {"p": 0.5, "training": True, "inplace": False} | kwargs
             options |= zip(("p", "training", "inplace"), args[1:], strict=False)
-            left = dropped(known[0], options["p"] if options["training"] else 0.0, "timestep")
+            if DROPOUTS[func] == "plane" and args[0].ndim not in (3, 4):
+                raise refusal(f"'{name}' reads {list(args[0].shape)}; nearest: [samples, channels, height, width]")
+            left = dropped(known[0], options["p"] if options["training"] else 0.0, "timestep", DROPOUTS[func])
             return self.mark([made, given[0]] if options["inplace"] else made, left)
         if name in OF_SHAPES and len(known) == 1:
             return
@@ -219,6 +237,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if other is not None and isinstance(one, (Product, Sum)) and feeds_of(one):
                 both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
                 return self.mark(made, Sum(parts=tuple(both)))
+        if name in MASKS | COMPLEMENTS and (spikes := self._combined(args, kwargs, made)) is not None:
+            return self.mark(made, spikes)
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
         if name in {"stack", *JOINS} and args and (same := self._in_time(args, kwargs)) is not None:
@@ -227,13 +247,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, self._mask(known[0].name, 1 - np.eye(*made.shape)))
         if name in MASKS and len(args) == 2 and (masked := self._masked(*args)) is not None:
             return self.mark(made, masked)
+        if name in MULTIPLIES and (scaled := self._scaled_weights(name, args)) is not None:
+            return self.mark(made, scaled.hold(made))
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
-        if name in MULTIPLIES and len(args) > 1 and (changed := self._of_weights(args[1])):
-            raise refusal(
-                f"'{name}' multiplies by what '{changed[1]}' made of '{changed[0]}'; nearest: weights that begin as "
-                "that leaves them, trained as they are"
-            )
+        if name == "softplus" and isinstance(known[0], Parameter) and _is_plain_softplus(*args[1:], **kwargs):
+            return self.mark(made, self._made(name, name, self._operand(args[0])).hold(made))
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
@@ -312,6 +331,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if part.numel() * count == whole.numel() and offset % stride == 0 and offset // stride < count:
                 return offset // stride, count
         return None
+
+    def _combined(self, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
+        """The product of spikes, or 1 - spikes."""
+        spikes = [origin for arg in args if (origin := self.origin(arg)) is not None and _are_spikes(origin)]
+        if kwargs or self._is_cut(args, made) or any(each.shape != made.shape for each in tensors_in(args)):
+            return None
+        if len(spikes) == 2 == len(args):
+            return Combined(by=TIMES, parts=tuple(spikes))
+        one = len(spikes) == 1 and len(args) == 2 and isinstance(args[1], (int, float)) and args[1] == 1
+        return Combined(by=COMPLEMENT, parts=tuple(spikes)) if one else None
 
     def _joined(self, args: Any, kwargs: Any) -> Joined | None:
         """Tensors side by side along their last axis, that of neurons."""
@@ -456,8 +485,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if axes is None:
                 return None
             turned = axes[3] is None
-        if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Parameter):
+        if len(args) < 2 or (found := self._weights(f"'{name}'", args[1], turned)) is None:
             return None
+        weight, function = found
         of = added_up(self.origin(args[0])) or FunctionResult(by="a tensor of unknown origin", of=())
         bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
         if (
@@ -468,17 +498,22 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
-        return self._counted(_dense(of, args[0], args[1], *names, turned))
+        return replace(self._counted(_dense(of, args[0], args[1], *names, turned)), function=function)
 
-    def _of_weights(self, tensor: Any) -> tuple[str, str] | None:
-        """(parameter, function) of weights that a function made of one; None of other values."""
-        made = self.origin(tensor)
-        while isinstance(made, (Made, FunctionResult)) and parts_of(made):
-            of = parts_of(made)[0]
-            of = of.of if isinstance(of, Read) else of
-            if isinstance(of, Parameter):
-                return of.name, made.by
-            made = of
+    def _weights(self, where: str, tensor: Any, turned: bool) -> tuple[Parameter, WeightFunction | None] | None:
+        """The parameter that weights are, or are made of, and by which function; None of other values. turned: whether
+        they lie [outputs, inputs]."""
+        parameter = parameter_in(origin := self.origin(tensor))
+        if parameter is None or isinstance(origin, Parameter):
+            return None if parameter is None else (parameter, None)
+        made, mask = function_of_weights(where, origin, parameter, self.parameters[parameter.name], tensor, turned)
+        return (parameter if mask is None else self._mask(parameter.name, mask)), made
+
+    def _scaled_weights(self, name: str, args: Any) -> Made | None:
+        """Weights times a diagonal matrix of signs, on either side."""
+        for one, other in (args, args[::-1]) if len(args) == 2 else ():
+            if self.origin(one) is None and is_diagonal(one) and parameter_in(self.origin(other)) is not None:
+                return self._made(name, TIMES, self._operand(other), one.detach().cpu().numpy().astype(np.float64))
         return None
 
     def _counted(self, product: Product) -> Product:
@@ -494,23 +529,33 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         """A convolution with a parameter, or a pool, called as a function."""
         function = FUNCTIONS[name]
         options = dict(zip(("input", *function.arguments), args, strict=False)) | kwargs
-        names = {"weight": "", "bias": ""}
-        for role in names:
+        names: dict[str, Any] = {"weight": "", "bias": ""}
+        for role in ("weight", "bias"):
             if (tensor := options.get(role)) is None:
                 continue
             origin = self.origin(tensor)
+            if role == "weight" and (found := self._weights(f"'{name}'", tensor, True)) is not None:
+                origin, names["made_by"] = found
             if not isinstance(origin, Parameter) or tensor.stride() != self.parameters[origin.name].stride():
                 return None
             names[role] = self._used(origin)
         return self._of_function(f"'{name}'", function, options.pop("input"), options, **names)
 
     def _of_function(
-        self, where: str, function: LayerFunction, given: torch.Tensor, options: Any, weight: str, bias: str
+        self,
+        where: str,
+        function: LayerFunction,
+        given: torch.Tensor,
+        options: Any,
+        weight: str,
+        bias: str,
+        made_by: WeightFunction | None = None,
     ) -> Origin:
-        """What a linear layer, a convolution or a pool makes."""
+        """What a linear layer, a convolution or a pool makes; made_by: the function of its weights."""
         of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
-            return self._counted(_dense(of, given, options["weight"], weight, bias, transposed=True))
+            dense = _dense(of, given, options["weight"], weight, bias, transposed=True)
+            return replace(self._counted(dense), function=made_by)
         of, dropout = undropped(of)
         if dropout and function.kind != "convolution":
             raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
@@ -521,7 +566,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             _check_same(where, made.read, planes)
             source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
             product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
-            return self._counted(replace(product, dropout=dropout))
+            return self._counted(replace(product, dropout=dropout, function=made_by))
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None
         if isinstance(of, Pooled) or (convolution and convolution.after):
@@ -539,6 +584,10 @@ def _zeros_at_ends(
 ) -> tuple[int, int] | None:
     """How many zeros torch.nn.functional.pad adds before and after the last axis, if it does nothing else."""
     return (pad[0], pad[1]) if mode == "constant" and not value and not any(pad[2:]) and min(pad[:2]) >= 0 else None
+
+
+def _is_plain_softplus(beta: float = 1.0, threshold: float = 20.0) -> bool:
+    return (beta, threshold) == (1, 20)
 
 
 def _is_number_zero(other: Any) -> bool:
@@ -566,15 +615,23 @@ def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, b
     return replace(plain, of=of.of, convolution=convolution)
 
 
-def dropped(of: Origin, share: float, per: str) -> Origin:
+def dropped(of: Origin, share: float, per: str, leaves_out: str) -> Origin:
     if share >= 1:
         raise refusal(f"dropout with p = {share:g} leaves nothing; nearest: below 1")
-    return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per)) if share else of
+    return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per, of=leaves_out)) if share else of
 
 
 def _check_same(where: str, made: Planes, read: Planes) -> None:
     if made != read:
         raise refusal(f"{where} reads planes of {read}, which were made as {made}: leave out what reshapes them")
+
+
+def _are_spikes(origin: Origin | None) -> bool:
+    """Whether layers sent it, or it is the input, alone or in sums and products."""
+    if isinstance(origin, (*THROUGH, FunctionResult)) and not isinstance(origin, Dropped):
+        stacked = not isinstance(origin, FunctionResult) or origin.by == "stack"
+        return stacked and all(map(_are_spikes, parts_of(origin)))
+    return isinstance(origin, Input) or (isinstance(origin, LayerOutput) and origin.spikes)
 
 
 def tensors_in(given: Any) -> Iterator[torch.Tensor]:

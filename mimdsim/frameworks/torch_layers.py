@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.origins import (
+    THROUGH,
+    Combined,
     Dropout,
     Dropped,
     Feed,
@@ -30,20 +33,24 @@ from mimdsim.frameworks.origins import (
 )
 from mimdsim.frameworks.own_neurons import not_read
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
-from mimdsim.graph import layer as graph
+from mimdsim.graph import sources as graph
 from mimdsim.graph.batch_norm import BatchNorm
-from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.convolution import Convolution, Pool
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.names import INPUT, aged
+from mimdsim.graph.sources import ADD, KINDS
+from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.workload.interchange.state_dict import layer_names
+
+INSTANCE_NORMS = (torch.nn.InstanceNorm1d, torch.nn.InstanceNorm2d)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a layer reads, another ('': the input), so many timesteps old, or the sum of several, by a product with rows
-    `first` to `last` - 1 of its weights."""
+    """What a layer reads, others ('': the input) at their ages, by a product with rows `first` to `last` - 1 of its
+    weights."""
 
-    terms: tuple[tuple[str, int], ...]
+    read: graph.Source
     product: Product
     first: int
     last: int
@@ -51,12 +58,22 @@ class Source:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        return tuple(layer for layer, _ in self.terms)
+        return tuple(each.name for each in self.read.terms)
 
     @property
     def inputs(self) -> int:
         convolution = self.product.convolution
         return convolution.planes.neurons if convolution else self.last - self.first
+
+    @property
+    def function(self) -> WeightFunction | None:
+        """What its weights are of the parameter."""
+        return _function(self.product, self.first, self.last)
+
+
+def _function(product: Product, first: int, last: int | None) -> WeightFunction | None:
+    about = product.function
+    return about and about.of_rows(first, last, product.negative)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +89,7 @@ class TorchLayer:
     recurrent: str = ""
     recurrent_transposed: bool = False
     recurrent_rows: tuple[int, int | None] = (0, None)
+    recurrent_function: WeightFunction | None = None
     recurrent_bias: str = ""
     trained_norm: BatchNorm | None = None
     negative: frozenset[str] = frozenset()
@@ -83,6 +101,11 @@ class TorchLayer:
     @property
     def norm(self) -> str:
         return self.sources[0].product.norm
+
+    @property
+    def shifts(self) -> bool:
+        """Whether the bias here is that of a batch norm."""
+        return bool(self.norm) and (self.trained_norm is None or bool(self.trained_norm.averages))
 
     @property
     def delays(self) -> Delays | None:
@@ -130,8 +153,8 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
     for index, layer in enumerate(order):
         before = {each.calls.name for each in order[:index]}
-        terms = (term for source in layer.sources for term in source.terms)
-        late = [name for name, lag in terms if not lag and name not in {"", *before}]
+        terms = (term for source in layer.sources for term in source.read.terms)
+        late = [each.name for each in terms if not each.lag and each.name not in {"", *before}]
         if late:
             raise refusal(f"layer '{layer.calls.name}' reads spikes of '{late[0]}', which runs after it")
     silent = [layer.calls.name for layer in order[:-1] if not layer.calls.reading.spiking]
@@ -158,7 +181,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     sources.sort(key=lambda source: source.layers != ("",))  # the input first
     if not sources:
         raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
-    names = [" + ".join(aged(layer or INPUT, lag) for layer, lag in source.terms) for source in sources]
+    names = [_written(source.read) for source in sources]
     apart = reading.written.own if reading.written else None
     products = [*dict.fromkeys(feed.product for feed in every), *([apart] if apart and not own else [])]
     rows = [(feed.product.weight, feed.first) for feed in every]
@@ -194,8 +217,16 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         recurrent=product.weight if product else prefix + reading.recurrent if reading.recurrent else "",
         recurrent_transposed=product.transposed if product else bool(reading.recurrent),
         recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
+        recurrent_function=_function(product, *((own[0].first, own[0].last) if own else (0, product.inputs)))
+        if product
+        else None,
         recurrent_bias=apart.bias if apart else of_cells,
-        negative=frozenset(name for p in {feed.product for feed in every} if p.negative for name in (p.weight, p.bias)),
+        negative=frozenset(
+            name
+            for p in {feed.product for feed in every}
+            if p.negative
+            for name in (*(() if p.function else (p.weight,)), p.bias)  # a function has the sign with it
+        ),
     )
 
 
@@ -205,10 +236,15 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
         return layer
     of: Any = module.get_submodule(layer.norm)
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
-    if of.num_features != columns:
+    features, groups = features_of(of)
+    if features != columns:
+        nearest = f"; nearest: torch.nn.GroupNorm(1, {columns})" if layer.convolution and groups else ""
         raise refusal(
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
+            f"{nearest}"
         )
+    if groups:
+        return replace(layer, trained_norm=BatchNorm(per="sample", epsilon=of.eps, groups=groups))
     if layer.sources[0].product.folded:
         return layer
     calls, timesteps = recorded.norms[layer.norm], len(layer.calls.sequence(layer.calls.outputs))
@@ -216,6 +252,15 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
         raise refusal(f"'{layer.norm}' ran {calls} times in {timesteps} timesteps; once, or once in each, can run")
     per = "timestep" if calls == timesteps else "sequence"
     return replace(layer, trained_norm=BatchNorm(per=per, epsilon=of.eps, momentum=of.momentum))
+
+
+def features_of(norm: Any) -> tuple[int, int]:
+    """How many columns a norm has gains for, and of norms of samples into how many groups it cuts them."""
+    if isinstance(norm, torch.nn.LayerNorm):
+        return math.prod(norm.normalized_shape), 1
+    if isinstance(norm, torch.nn.GroupNorm):
+        return norm.num_channels, norm.num_groups
+    return norm.num_features, norm.num_features if isinstance(norm, INSTANCE_NORMS) else 0
 
 
 def _twice(names: list[str]) -> str:
@@ -226,29 +271,43 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     """What a layer reads by one product."""
     of, dropout = undropped(feed.of) if feed.of else (None, None)
     feed = replace(feed, of=of)
-    parts = tuple(_at_once(part) for part in _added(of)) if calls.in_time else _added(of)
-    for part in parts:
-        if not isinstance(part, (LayerOutput, Input)):
-            raise refusal(
-                f"'{feed.product.weight}' is multiplied by {_describe(part)}; a layer reads spikes of others, side by "
-                "side (torch.cat), added up or by weights of their own, or the input"
-            )
-        if isinstance(part, LayerOutput) and not part.spikes:
-            raise refusal(f"layer '{name}' reads a state of '{part.layer}'; layers read spikes")
-        if isinstance(part, LayerOutput) and part.layer == name:
-            raise refusal(f"layer '{name}' reads itself in a sum with others; nearest: by weights of its own")
-    last = len(calls.origins) - 1
-    terms = tuple((_sender(part), 0 if calls.in_time else _age(part, last, last + 1)) for part in parts)
-    if twice := _twice([aged(layer or INPUT, lag) for layer, lag in terms]):
-        raise refusal(f"layer '{name}' reads a sum that has {twice} twice; each once can run")
+    read = combination(name, feed.product.weight, of, 0 if calls.in_time else len(calls.origins))
+    for each in read.combinations:
+        if twice := _twice([_written(part) for part in each.of]):
+            raise refusal(f"layer '{name}' reads a {each.kind} that has {twice} twice; each once can run")
     product = feed.product
     if product.dropout and dropout:
         raise refusal(f"'{product.weight}' reads what is left of what dropout left; nearest: one dropout for both")
-    return Source(terms=terms, product=product, first=feed.first, last=feed.last, dropout=product.dropout or dropout)
+    return Source(read=read, product=product, first=feed.first, last=feed.last, dropout=product.dropout or dropout)
 
 
-def _added(of: Origin | None) -> tuple[Origin | None, ...]:
-    return of.parts if isinstance(of, Sum) else (of,)
+def _written(read: graph.Source) -> str:
+    return read.text(lambda each: aged(each.name or INPUT, each.lag or 0))
+
+
+def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> graph.Source:
+    """What layer `name` reads in its last timestep by weights, of others by their names in the module ('': the input);
+    timesteps: that it took one by one, 0 where it took all at once."""
+    of = of if timesteps else _at_once(of)
+    if isinstance(of, (Sum, Combined, Pooled)):
+        by = of.pool if isinstance(of, Pooled) else of.by if isinstance(of, Combined) else ADD
+        return graph.Source(by=by, of=tuple(combination(name, weight, each, timesteps) for each in parts_of(of)))
+    if not isinstance(of, (LayerOutput, Input)):
+        raise refusal(
+            f"'{weight}' is multiplied by {_describe(of)}; a layer reads spikes of others, side by side (torch.cat), "
+            "added up, multiplied or by weights of their own, or the input"
+        )
+    if isinstance(of, LayerOutput) and not of.spikes:
+        raise refusal(f"layer '{name}' reads a state of '{of.layer}'; layers read spikes")
+    if isinstance(of, LayerOutput) and of.layer == name:
+        raise refusal(f"layer '{name}' reads itself in a sum with others; nearest: by weights of its own")
+    return graph.Source(name=_sender(of), lag=_age(of, timesteps - 1, timesteps) if timesteps else 0)
+
+
+def senders_in(of: Origin | None) -> list[LayerOutput | Input]:
+    if isinstance(of, (Sum, Combined, Pooled)):
+        return [each for part in parts_of(of) for each in senders_in(part)]
+    return [of] if isinstance(of, (LayerOutput, Input)) else []
 
 
 def _at_once(of: Origin | None) -> Origin | None:
@@ -277,10 +336,20 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     if convolution is None or len(layer.sources) > 1 or layer.recurrent:
         raise refusal(f"layer '{name}' reads planes by a convolution or a pool, and more: one source alone can run")
     made = {each.calls.name: each.convolution.result for each in every if each.convolution}
-    for source in layer.sources[0].layers:
-        if source and made.get(source) != convolution.planes:
-            has = f"makes planes of {made[source]}" if source in made else "has no planes"
-            raise refusal(f"layer '{name}' reads planes of {convolution.planes} of '{source}', which {has}")
+    for each in _with_planes(layer.sources[0].read):
+        planes = each.planes(made.get)
+        if each.name != "" or each.of:
+            has = f"makes planes of {planes}" if planes else "has no planes"
+            if planes != convolution.planes:
+                what = _written(each) if each.of else each.name
+                raise refusal(f"layer '{name}' reads planes of {convolution.planes} of '{what}', which {has}")
+
+
+def _with_planes(read: graph.Source) -> list[graph.Source]:
+    """All that has the planes that a layer reads: layers, and pools of them."""
+    if not read.of or isinstance(read.by, Pool):
+        return [read]
+    return [each for part in read.of for each in _with_planes(part)]
 
 
 def _check_every_call(layer: TorchLayer, first: Mapping[str, int]) -> None:
@@ -303,12 +372,12 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
             feed.product.norm,
             feed.product.dropout,
             feed.product.negative,
+            feed.product.function,
             _sender(part),
             _age(part, t, timesteps),
         )
         for feed in feeds_of(origin)
-        for part in _added(feed.of)
-        if isinstance(part, (LayerOutput, Input))
+        for part in senders_in(feed.of)
     }
 
 
@@ -321,8 +390,8 @@ def _describe(origin: Origin | None) -> str:
         return f"what '{origin.by}' made"
     if isinstance(origin, Gate):
         return "a share of the columns of a product"
-    if isinstance(origin, Sum):
-        return "a sum"
+    if isinstance(origin, (Sum, Combined)):
+        return f"a {KINDS[origin.by if isinstance(origin, Combined) else ADD]}"
     if isinstance(origin, Joined):
         return "what is side by side with other spikes"
     if isinstance(origin, Product):
@@ -337,12 +406,12 @@ def _describe(origin: Origin | None) -> str:
 def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
     if isinstance(origin, LayerOutput):
         return {(origin.layer, origin.spikes)}
-    through = parts_of(origin) if isinstance(origin, (Pooled, Dropped, FunctionResult, Sum)) else ()
+    through = parts_of(origin) if isinstance(origin, (FunctionResult, *THROUGH)) else ()
     return set().union(*map(sources_in, through))
 
 
 def functions_in(origin: Origin | None) -> set[str]:
-    names = {Sum: "add", Pooled: "pool", Dropped: "dropout"}
+    names = {Sum: "add", Combined: "mul", Pooled: "pool", Dropped: "dropout"}
     name = origin.by if isinstance(origin, FunctionResult) else names.get(type(origin), "")
     return {name}.union(*map(functions_in, parts_of(origin))) if name else set()
 
@@ -394,20 +463,22 @@ def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
     return learned + [(of, arrays[row]) for row, (of, _) in written.rows.items() if of]
 
 
+def number_of_biases(layer: TorchLayer) -> int:
+    """How many are added up; a norm that averages has one, with those before it in its statistics."""
+    return 1 if layer.shifts or (layer.recurrent_bias and not layer.biases) else len(layer.biases)
+
+
 def mostly_delayed(layers: list[TorchLayer]) -> bool:
     """Whether most layers read what others sent a timestep earlier."""
-    lags = [lag for layer in layers for source in layer.sources for name, lag in source.terms if name]
+    terms = (term for layer in layers for source in layer.sources for term in source.read.terms)
+    lags = [each.lag for each in terms if each.name]
     return 2 * lags.count(1) > len(lags)
 
 
 def read_by(layers: list[TorchLayer], layer: TorchLayer) -> tuple[graph.Source, ...]:
     """What a layer reads, by the names here."""
     names = {each.calls.name: name for name, each in named(layers)} | {"": INPUT}
-    every = (
-        [graph.Source(name=names[name], neurons=source.inputs, lag=lag) for name, lag in source.terms]
-        for source in layer.sources
-    )
-    return tuple(replace(first, also=tuple(also)) for first, *also in every)
+    return tuple(source.read.mapped(lambda each: replace(each, name=names[each.name])) for source in layer.sources)
 
 
 def sums_apart(layer: TorchLayer) -> bool:

@@ -13,7 +13,7 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.frameworks.delays import delay_of, position_of
 from mimdsim.frameworks.neurons import refusal
-from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, named, read_by
+from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, named, number_of_biases, read_by
 from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.names import ROLES
 from mimdsim.workload import Workload
@@ -77,7 +77,7 @@ def weights_of(
             elif norm and role != "delay":
                 scale, mean, shift = folded(module, norm)
                 values = values * scale if role == "w" else (before - mean) * scale + shift
-            made[array] = made[array] + values if array in made else values
+            made[array] = values
         made |= _rows(name, layer)
     return made
 
@@ -89,7 +89,7 @@ def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     if not written:
         return {}
     made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
-    if written.own and bool(layer.biases or layer.norm) != bool(layer.recurrent_bias):
+    if written.own and bool(layer.biases or layer.shifts) != bool(layer.recurrent_bias):
         columns = layer.calls.neurons * written.model(name).gates
         made[f"b.{name}" if layer.recurrent_bias else f"rb.{name}"] = np.zeros((1, columns))
     return made
@@ -100,8 +100,8 @@ Link = tuple[str, str, bool, int, str]
 
 def links_of(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
-    it, or MINUS); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of
-    one that is trained, the last is the bias before it; of delays, the Dcls1d."""
+    it, or MINUS); with a batch norm the bias is that of its shift. Of the running mean of one that is trained, the
+    last is the bias before it; of delays, the Dcls1d."""
     every = (link for name, layer in named(layers) for link in _links_of(layers, name, layer))
     return [(of, array, turned, rows[0] if rows else 0, norm) for of, array, turned, rows, norm in every]
 
@@ -117,7 +117,7 @@ def _links_of(
             array,
             source.product.transposed,
             (source.first, source.last),
-            MINUS if source.product.negative else source.product.norm * source.product.folded,
+            MINUS if source.product.negative and not source.function else source.product.norm * source.product.folded,
         )
     sign = dict.fromkeys(layer.negative, MINUS)
     if positions := layer.sources[0].product.positions:
@@ -130,12 +130,21 @@ def _links_of(
     yield from ((of, array, False, None, "") for of, array in constants_of(name, layer))
     if layer.trained_norm:
         yield f"{layer.norm}.weight", f"gain.{name}", False, whole, ""
-        yield f"{layer.norm}.bias", f"b.{name}", False, whole, ""
+        shift = "b" if layer.trained_norm.averages else "shift"
+        yield f"{layer.norm}.bias", f"{shift}.{name}", False, whole, ""
+    if layer.trained_norm and layer.trained_norm.averages:
         yield f"{layer.norm}.running_mean", f"mean.{name}", False, whole, "".join(layer.biases)
         yield f"{layer.norm}.running_var", f"variance.{name}", False, whole, ""
     else:
-        biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
-        yield from ((bias, f"b.{name}", False, whole, sign.get(bias, layer.norm)) for bias in biases)
+        of_norm = layer.norm if layer.trained_norm is None else ""
+        biases = (f"{of_norm}.bias",) if of_norm else layer.biases
+        for bias, array in zip(biases, bias_arrays(name, layer), strict=False):
+            yield bias, array, False, whole, sign.get(bias, of_norm)
+
+
+def bias_arrays(name: str, layer: TorchLayer) -> list[str]:
+    """The arrays here of biases that add up."""
+    return [f"b.{name}", *(f"bias{number}.{name}" for number in range(2, 1 + number_of_biases(layer)))]
 
 
 def frozen_arrays(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
@@ -154,9 +163,6 @@ def pruned_arrays(layers: list[TorchLayer], masks: Collection[str]) -> list[str]
     """The arrays that have a mask, by their public names."""
     links = links_of(layers)
     arrays = [array for of, array, *_ in links if of in masks]
-    several = [of for of, array, *_ in links if array in arrays and of not in masks]
-    if several:
-        raise refusal(f"'{several[0]}' is added to a bias that has a mask; nearest: one bias")
     return [public_name(array) for array in arrays]
 
 
@@ -193,8 +199,9 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
             if array in done:
                 continue
             done.add(array)
-            values = torch.as_tensor(_unfolded(module, weights[public_name(array)], array, names, norm))
+            # notes of before have one array for biases that add up: all that was learned goes to the first
             others = [(other, sign) for other, same, _, _, sign in names if same == array and other != name]
+            values = torch.as_tensor(_unfolded(module, weights[public_name(array)], array, names, norm))
             target = held[name]
             if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it
                 target = (target.T if turned else target)[row : row + len(values)]

@@ -18,8 +18,9 @@ MATRIX_PRODUCTS: dict[str, bool] = {
 }
 # what products of convolutions gather, and scatter, while they run (implicit GEMM): no kernels of their own
 GATHERED = ("unfold", "fold")
-# what needs all rows of a column before it makes any: kernels of their own, which read their first input twice
-OVER_ROWS = ("batch_norm", "batch_norm_sums")
+# what needs all of a column, or of a sample, before it makes any: kernels of their own, which read their first input
+# twice
+OVER_ROWS = ("batch_norm", "batch_norm_sums", "standardise", "standardise_gradient")
 
 
 def dependence_graph(scan: Scan, *, across_timesteps: bool) -> nx.DiGraph:

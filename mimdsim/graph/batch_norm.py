@@ -19,18 +19,20 @@ from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, l
 if TYPE_CHECKING:
     from mimdsim.graph.layer import Layer
 
-PER = ("timestep", "sequence")
+PER = ("timestep", "sequence", "sample")
 STATISTICS = ("mean", "variance")  # roles of the running averages, which are kept like parameters and not trained
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchNorm:
-    """per: the statistics are those of every timestep, or of all timesteps of the sequence together. epsilon: added to
-    the variance. momentum: the share that a new value has of a running average (0 to 1)."""
+    """per: the statistics are those of every timestep, or of all timesteps of the sequence together; or, of a "sample",
+    those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`sample_norm.py`).
+    epsilon: added to the variance. momentum: the share that a new value has of a running average (0 to 1)."""
 
     per: str = "timestep"
     epsilon: float = 1e-5
     momentum: float = 0.1
+    groups: int = 1
 
     def __post_init__(self) -> None:
         if self.per not in PER:
@@ -40,6 +42,13 @@ class BatchNorm:
                 f"batch norm with epsilon {self.epsilon} and momentum {self.momentum} is not valid: epsilon must be "
                 "above 0, momentum from 0 to 1"
             )
+        if self.groups != 1 and self.averages:
+            raise MappingError(f'network.batch_norm_groups = {self.groups}: only a batch_norm of a "sample" has groups')
+
+    @property
+    def averages(self) -> tuple[str, ...]:
+        """Roles of the running averages that it keeps."""
+        return () if self.per == "sample" else STATISTICS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +77,7 @@ def folded(layers: tuple[Layer, ...], weights: Mapping[str, np.ndarray]) -> dict
     """The parameters of the same layers without batch norm: weights and biases with the running averages in them."""
     made = dict(weights)
     for layer in layers:
-        if layer.norm is None:
+        if layer.norm is None or not layer.norm.averages:
             continue
         scale = scale_of(layer, weights).reshape(1, -1)
         named = {each.role: each.name for each in layer.parameters}

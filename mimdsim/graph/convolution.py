@@ -243,6 +243,14 @@ def _pool(pooling: Pooling, values: np.ndarray) -> tuple[np.ndarray]:
     return (made.reshape(-1, pooling.planes.channels),)
 
 
+def pool_planes(pool: Pool, planes: Planes, values: np.ndarray) -> np.ndarray:
+    """[..., neurons] of a pool, from values of planes [..., neurons], channels outermost in both."""
+    pooling = Pooling(planes=planes, window=pool.window, kind=pool.kind, by_channel=True)
+    (made,) = _pool(pooling, values.reshape(-1, planes.neurons))
+    by_channel = made.reshape(-1, pooling.made.positions, planes.channels).transpose(0, 2, 1)
+    return by_channel.reshape(*values.shape[:-1], -1)
+
+
 def _pool_gradient(pooling: Pooling, gradient: np.ndarray, *values: np.ndarray) -> tuple[np.ndarray]:
     """A largest value that comes several times in a window gets all of it where it comes first."""
     made = pooling.made

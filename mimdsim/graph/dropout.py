@@ -14,6 +14,7 @@ import numpy as np
 from mimdsim.graph.records import OpDef, elements, like, per_element, pulled_back_by, shaped
 
 PER = ("timestep", "sequence")
+OF = ("neuron", "plane")
 WORD = (1 << 32) - 1
 OF_NUMBER, OF_TIMESTEP, OF_SOURCE = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D  # odd, from xxHash's primes
 
@@ -22,7 +23,8 @@ OF_NUMBER, OF_TIMESTEP, OF_SOURCE = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D  # odd, f
 class Masks:
     """Masks of [rows, columns], `positions` rows for every sample: one, or one for each of `timesteps` (0: one).
 
-    source: which of the layer's sources they are for.
+    source: which of the layer's sources they are for. pixels: of a plane, that lie side by side in a row; all that a
+    plane has are kept or not (0: every neuron by itself).
     """
 
     rows: int
@@ -30,6 +32,7 @@ class Masks:
     positions: int = 1
     timesteps: int = 0
     source: int = 0
+    pixels: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,6 +52,8 @@ def _masks(masks: Masks, states: np.ndarray, keep: Any) -> tuple[np.ndarray]:
     """1 / keep where a spike is kept, else 0. keep: the share that is; 1 keeps all."""
     row, column = np.arange(masks.rows), np.arange(masks.columns)
     number = (row % masks.positions)[:, None] * masks.columns + column
+    if masks.pixels:
+        number = np.broadcast_to(column // masks.pixels, number.shape)
     word = states.astype(np.uint64)[row // masks.positions][:, None] + number.astype(np.uint64) * np.uint64(OF_NUMBER)
     timestep = np.arange(max(1, masks.timesteps), dtype=np.uint64)[:, None, None] * np.uint64(OF_TIMESTEP)
     word = word + timestep + np.uint64(masks.source * OF_SOURCE)

@@ -4,48 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
-from mimdsim.graph.dropout import PER
+from mimdsim.graph.dropout import OF, PER
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
-from mimdsim.graph.names import Parameter, aged, before, coefficient_of, spikes_of
+from mimdsim.graph.names import Parameter, before, coefficient_of, delay_width_of, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder, Value
+from mimdsim.graph.sources import Source, labels_of
 from mimdsim.graph.spikes import Selection
+from mimdsim.graph.weight_functions import WeightFunction
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are
-    (None: as from layer to layer in the network). also: others as wide, whose spikes are added to these before weights
-    see them."""
+class Derived:
+    """What an operation makes of parameters before the timesteps, which read it in their place. `scheduled`: scalars
+    that it reads too, which the host writes."""
 
     name: str
-    neurons: int
-    lag: int | None = None
-    also: tuple[Source, ...] = ()
-
-    @property
-    def terms(self) -> tuple[Source, ...]:
-        """All that is added up."""
-        return self, *self.also
-
-    @property
-    def names(self) -> str:
-        """'hidden0', 'hidden0+hidden1'."""
-        return "+".join(each.name for each in self.terms)
-
-    @property
-    def aged(self) -> str:
-        """'hidden0@t-2', 'hidden0@t+hidden1@t-1'."""
-        return "+".join(aged(each.name, each.lag or 0) for each in self.terms)
+    kind: str
+    about: Any
+    of: tuple[Parameter, ...]
+    makes: tuple[Parameter, ...]
+    scheduled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +44,13 @@ class Layer:
     sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
     input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
     its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
-    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). norm: batch norm of the sum
-    of its weighted sources, with gain and bias; what comes from itself is added to that. bias: a trained current per
-    neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
-    or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
-    `reset_unread` where they would spike, though nobody reads those spikes.
-    delays: of every weight, learned with it. Raises MappingError for an unknown choice.
+    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`), of every neuron or of whole
+    planes (`dropout_of`). norm: batch norm of the sum of its weighted sources, with gain and bias; what comes from
+    itself is added to that. bias: trained currents per neuron, so many, which are added up. recurrence: synapses from
+    the layer's spikes of the previous timestep onto each neuron itself ('one_to_one') or all ('all_to_all'). spiking
+    False: the membrane potential is the output, of neurons that are never reset, or with `reset_unread` where they
+    would spike, though nobody reads those spikes. delays: of every weight, learned with it. weight_functions: by the
+    public name of a parameter, what weights are made of it. Raises MappingError for an unknown choice.
     """
 
     name: str
@@ -68,7 +58,7 @@ class Layer:
     neurons: int
     neuron: LinearNeuron | Cell
     selection: Selection
-    bias: bool = False
+    bias: int = False
     recurrence: str = "none"
     spiking: bool = True
     reset_unread: bool = False
@@ -76,8 +66,10 @@ class Layer:
     convolution: Convolution | None = None
     dropout: float = 0.0
     dropout_per: str = "timestep"
+    dropout_of: str = "neuron"
     norm: BatchNorm | None = None
     delays: Delays | None = None
+    weight_functions: tuple[tuple[str, WeightFunction], ...] = ()
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -89,6 +81,11 @@ class Layer:
             raise MappingError(
                 f"layer '{self.name}': dropout {self.dropout} per '{self.dropout_per}' is not valid: a share of at "
                 f"least 0 and below 1, per {' or '.join(PER)}, is needed"
+            )
+        if self.dropout_of not in OF:
+            hint = suggest(self.dropout_of, OF)
+            raise MappingError(
+                f"layer '{self.name}': network.dropout_of = {self.dropout_of!r} is not a valid choice{hint}"
             )
         if self.cell is not None:
             self._check_cell(self.cell)
@@ -106,10 +103,11 @@ class Layer:
             self._check_convolution(self.convolution)
         if self.delays is not None:
             self._check_delays()
+        self._check_weight_functions()
 
     def _check_delays(self) -> None:
         what = ""
-        if len(self.sources) > 1 or any(each.also for each in self.sources):
+        if len(self.sources) > 1 or any(each.of for each in self.sources):
             what = "a layer with them reads one source: name one in network.sources"
         elif self.convolution or self.cell:
             what = "convolutions and cells have none: leave network.delays out"
@@ -120,6 +118,23 @@ class Layer:
             )
         if what:
             raise MappingError(f"layer '{self.name}': network.delays: {what}")
+
+    def _check_weight_functions(self) -> None:
+        known = {each.public: each for each in self.parameters if each.role in ("weights", "recurrent")}
+        for name, function in self.weight_functions:
+            try:
+                if name not in known:
+                    raise MappingError(f"no weights{suggest(name, known)}; there are {', '.join(known)}")
+                if self.delays:
+                    raise MappingError("weights with delays that are learned have none: leave one of both out")
+                if self.norm:
+                    raise MappingError(
+                        "batch norm is folded into weights for inference, and not into a function of them: leave one "
+                        "of both out"
+                    )
+                function.check(known[name].shape[0])
+            except MappingError as problem:
+                raise MappingError(f"layer '{self.name}': network.weight_functions.'{name}': {problem}") from None
 
     def _check_cell(self, cell: Cell) -> None:
         what = ""
@@ -226,10 +241,10 @@ class Layer:
         shapes = {"delay": (self.inputs, self.neurons)} if self.delays else {}
         if self.recurs:
             shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
-        if self.bias or self.norm:
-            shapes["bias"] = (1, self.gates * self.columns)
+        if self.bias or (self.norm and self.norm.averages):
+            shapes |= dict.fromkeys(self._biases, (1, self.gates * self.columns))
         if self.norm:
-            shapes |= dict.fromkeys(("gain", *STATISTICS), (1, self.columns))
+            shapes |= dict.fromkeys(("gain", *(self.norm.averages or ("shift",))), (1, self.columns))
         if self.cell is not None:
             if self.bias and self.cell.of.recurrent:
                 shapes["recurrent_bias"] = (1, self.gates * self.columns)
@@ -245,12 +260,43 @@ class Layer:
         return weights, *also, *others, *learned
 
     @property
+    def _biases(self) -> tuple[str, ...]:
+        """Roles of biases that are added up."""
+        return "bias", *(f"bias{number}" for number in range(2, 1 + (0 if self.norm else self.bias)))
+
+    @property
+    def derived(self) -> tuple[Derived, ...]:
+        """What is made of parameters before the timesteps: of delays that are learned the weights for each age, and
+        weights that are functions of parameters."""
+        named, made = {each.public: each for each in self.parameters}, []
+        if self.delays:
+            of = tuple(each for each in self.parameters if each.role in ("weights", "delay"))
+            ages = tuple(replace(of[0], source=f"delay{age}") for age in range(self.delays.ages))
+            width = (delay_width_of(self.name),)
+            name, kind = f"delayed.{self.name}", "delayed_weights"
+            made.append(Derived(name=name, kind=kind, about=self.delays, of=of, makes=ages, scheduled=width))
+        if len(roles := self._biases) > 1:
+            of = tuple(named[f"{self.name}.{role}"] for role in roles)
+            name, total = f"biases.{self.name}", (replace(of[0], source="sum"),)
+            made.append(Derived(name=name, kind="bias_sum", about=len(of), of=of, makes=total))
+        for public, function in self.weight_functions:
+            own = named[public]
+            acts = replace(own, source=".".join(filter(None, (own.source, function.function))))
+            name = f"{function.function}.{own.short}"
+            made.append(Derived(name=name, kind="weight_function", about=function, of=(own,), makes=(acts,)))
+        return tuple(made)
+
+    @property
+    def acting(self) -> tuple[Parameter, ...]:
+        """What timesteps read: the parameters, but what is derived of some of them in their place."""
+        places = {name: each.makes for each in self.derived for name in each.of[:1]}
+        gone = {name for each in self.derived for name in each.of[1:]}
+        return tuple(each for own in self.parameters if own not in gone for each in places.get(own, (own,)))
+
+    @property
     def matrices(self) -> tuple[Parameter, ...]:
-        """The weights of what it reads, source by source; where delays are learned, what follows from them for each
-        age before the timesteps, which is no parameter."""
-        weights = tuple(each for each in self.parameters if each.role == "weights")
-        ages = range(self.delays.ages if self.delays else 0)
-        return tuple(replace(weights[0], source=f"delay{age}") for age in ages) or weights
+        """The weights of what it reads as timesteps read them, source by source, or age by age."""
+        return tuple(each for each in self.acting if each.role == "weights")
 
     @property
     def fan_in(self) -> int:
@@ -258,12 +304,6 @@ class Layer:
         if self.convolution:
             return self.convolution.fan_in
         return self.inputs + sum(each.neurons for each in self.sources[1:])
-
-
-def labels_of(sources: tuple[Source, ...]) -> tuple[str, ...]:
-    """A name for each of what a layer reads: that of the source, with the age for all but the first of a source."""
-    names = [each.names for each in sources]
-    return tuple(each.aged if each.names in names[:place] else each.names for place, each in enumerate(sources))
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
@@ -318,7 +358,7 @@ def cell_step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Car
     assert cell is not None
     own = None
     if cell.of.recurrent:
-        trained = {parameter.role: parameter.name for parameter in layer.parameters}
+        trained = {parameter.role: parameter.name for parameter in layer.acting}
         own = body.one("matmul", (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)
         if layer.bias:
             own = body.one("bias_add", (own, trained["recurrent_bias"]), f"recurrent.{name}.biased", layer=name)

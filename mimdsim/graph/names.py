@@ -20,19 +20,20 @@ TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
 # of the parameters, and how their names begin; those of rows of cells begin with the row's own name
 ROLES = {
     **{"weights": "w", "recurrent": "r", "bias": "b", "recurrent_bias": "rb", "constant": "c"},
-    **{role: role for role in ("gain", *STATISTICS)},
+    **{role: role for role in ("gain", "shift", *STATISTICS)},
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
     """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', a
-    'constant' of its neurons, or of its batch norm the 'gain' and the running averages, 'mean' and 'variance'.
+    'constant' of its neurons, or of its norm the 'gain' and the running averages, 'mean' and 'variance', or 'shift'.
 
-    Where delays are learned, 'delay' is that of every weight. Of cells with gates, with as many columns for each gate;
-    these have a 'recurrent_bias' too, and rows of their own. One number per neuron is a row [1, neurons], one for the
-    layer [1, 1]. source: of weights from a further layer that it reads, or 'input', with its age where the layer reads
-    others of it. constant: which, by the name of the model's parameter.
+    Further biases are 'bias2', 'bias3'. Where delays are learned, 'delay' is that of every weight. Of cells with gates,
+    with as many columns for each gate; these have a 'recurrent_bias' too, and rows of their own. One number per neuron
+    is a row [1, neurons], one for the layer [1, 1]. source: of weights from a further layer that it reads, or 'input',
+    with its age where the layer reads others of it; of what is made of parameters, by what. constant: which, by the
+    name of the model's parameter.
     """
 
     layer: str

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.batch_norm import STATISTICS, averaging
+from mimdsim.graph.batch_norm import STATISTICS, BatchNorm, averaging
 from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
-from mimdsim.graph.layer import Layer, Source, cell_step, labels_of, reads_own_spikes, step
+from mimdsim.graph.elementwise import Line
+from mimdsim.graph.layer import Layer, cell_step, reads_own_spikes, step
 from mimdsim.graph.learned_constants import Coefficients, SharedRow
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
@@ -48,6 +49,8 @@ from mimdsim.graph.names import (
 )
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
+from mimdsim.graph.sample_norm import SampleNorm
+from mimdsim.graph.sources import ADD, COMPLEMENT, TIMES, Source, labels_of
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import add_updates
 from mimdsim.numerics.optimisers import Optimiser
@@ -95,7 +98,12 @@ class SpikingNetwork:
             self._check_cell(layer)
             if layer.dropout and self.spikes != "dense":
                 raise MappingError(f"layer '{layer.name}': dropout is of dense spikes: set network.spikes = \"dense\"")
+            if layer.dropout and layer.dropout_of == "plane" and None in self.planes_dropped(layer):
+                raise MappingError(
+                    f"layer '{layer.name}': dropout of planes reads what has none: set network.dropout_of = \"neuron\""
+                )
             self._check_norm(layer)
+            self._check_pruned(layer)
         self._check_stretches()
         if self.sources(self.layers[0])[0].name != INPUT:
             raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
@@ -114,17 +122,9 @@ class SpikingNetwork:
     def _check_sources(self, layer: Layer) -> None:
         widths = {INPUT: self.layers[0].inputs}
         widths |= {one.name: one.neurons for one in self.layers if one.spiking and one is not layer}
-        for place, each in ((place, each) for place, read in enumerate(layer.sources) for each in read.terms):
-            if each.name not in widths:
-                raise MappingError(
-                    f"layer '{layer.name}' cannot read '{each.name}'{suggest(each.name, widths)}; it may read "
-                    f"{', '.join(widths)} (and itself, by network.recurrence)"
-                )
-            rows = layer.sources[place].neurons if place else layer.inputs
-            if rows != widths[each.name]:
-                raise MappingError(
-                    f"layer '{layer.name}' has {rows} inputs from '{each.name}', which has {widths[each.name]}"
-                )
+        for place, read in enumerate(layer.sources):
+            self._check_widths(layer, read, read.neurons if place else layer.inputs, widths)
+        for each in (term for read in layer.sources for term in read.terms):
             now = 0 if each.name == INPUT or each.name in self._before(layer) else 1
             if each.lag is not None and not now <= each.lag < max(2, self.timesteps):
                 raise MappingError(
@@ -148,11 +148,25 @@ class SpikingNetwork:
                 f"at most {layer.delays.ages - 1 - oldest + self.timesteps} ages"
             )
         self._check_ages(layer)
-        self._check_sums(layer)
+        self._check_combinations(layer)
+
+    def _check_widths(self, layer: Layer, read: Source, rows: int, widths: dict[str, int]) -> None:
+        if not read.of and read.name not in widths:
+            raise MappingError(
+                f"layer '{layer.name}' cannot read '{read.name}'{suggest(read.name, widths)}; it may read "
+                f"{', '.join(widths)} (and itself, by network.recurrence)"
+            )
+        pooled = isinstance(read.by, Pool)
+        has = widths[read.name] if not read.of else read.neurons
+        if rows != has and (pooled or not read.of):
+            raise MappingError(f"layer '{layer.name}' has {rows} inputs from '{read.names}', which has {has}")
+        for each in read.of:
+            self._check_widths(layer, each, each.neurons if pooled else rows, widths)
 
     def _check_ages(self, layer: Layer) -> None:
         names = [each.names for each in layer.sources]
-        for ages in ([each.aged for each in read] for read in (self.sources(layer), *self._sums(layer))):
+        every = (self.sources(layer), *(each.of for each in self._combinations(layer)))
+        for ages in ([each.aged for each in read] for read in every):
             if twice := [each for place, each in enumerate(ages) if each in ages[:place]]:
                 raise MappingError(
                     f"layer '{layer.name}' reads '{twice[0]}' twice; name each once, or with other ages each"
@@ -168,22 +182,22 @@ class SpikingNetwork:
                 f"'{aged(unsaid[0], self.delay)}'"
             )
 
-    def _sums(self, layer: Layer) -> list[tuple[Source, ...]]:
-        """The terms of every sum of spikes that a layer reads."""
-        return [tuple(replace(term, also=()) for term in each.terms) for each in self.sources(layer) if each.also]
+    def _combinations(self, layer: Layer) -> list[Source]:
+        """All that a layer reads that is made of the spikes of others."""
+        return [part for each in self.sources(layer) for part in each.combinations]
 
-    def _check_sums(self, layer: Layer) -> None:
-        for terms in self._sums(layer):
-            said = " + ".join(each.name for each in terms)
+    def _check_combinations(self, layer: Layer) -> None:
+        for each in self._combinations(layer):
+            said = f"layer '{layer.name}' reads the {each.kind} {each.text(lambda term: term.name)}"
             if self.spikes != "dense":
-                raise MappingError(
-                    f"layer '{layer.name}' reads the sum {said}, which lists of spikes do not hold: set network.spikes "
-                    '= "dense", or name each by itself, with weights of its own'
-                )
-            planes = {each.name: self.planes_of(each.name) for each in terms}
-            if len({each if each and each.positions > 1 else None for each in planes.values()}) > 1:
-                have = ", ".join(f"'{name}' has {each or 'none'}" for name, each in planes.items())
-                raise MappingError(f"layer '{layer.name}' reads the sum {said} of other planes each: {have}")
+                instead = ", or name each by itself, with weights of its own" if each.by == ADD else ""
+                raise MappingError(f'{said}, which lists of spikes do not hold: set network.spikes = "dense"{instead}')
+            planes = {part.names: part.planes(self.planes_of) for part in each.of}
+            if len({one if one and one.positions > 1 else None for one in planes.values()}) > 1:
+                have = ", ".join(f"'{name}' has {one or 'none'}" for name, one in planes.items())
+                raise MappingError(f"{said} of other planes each: {have}")
+            if isinstance(each.by, Pool) and None in planes.values():
+                raise MappingError(f"{said} of what has no planes")
 
     def _check_cell(self, layer: Layer) -> None:
         if layer.cell is None:
@@ -198,6 +212,15 @@ class SpikingNetwork:
         if what:
             raise MappingError(f"layer '{layer.name}' of cells '{layer.cell.model}': {what}")
 
+    def _check_pruned(self, layer: Layer) -> None:
+        for each in layer.derived:
+            function, own = each.about, each.of[0]
+            if each.kind == "weight_function" and own.name in self.pruned and not function.about.keeps_zeros:
+                raise MappingError(
+                    f"training.pruned: '{own.public}' is a parameter of which weights are made by {function.function}, "
+                    "which makes others of zeros: leave it out, or set network.weight_functions to abs or relu"
+                )
+
     def _check_norm(self, layer: Layer) -> None:
         if layer.norm is None:
             return
@@ -205,6 +228,15 @@ class SpikingNetwork:
             raise MappingError(f"layer '{layer.name}': batch norm is of all currents: set network.spikes = \"dense\"")
         if layer.gates > 1:
             raise MappingError(f"layer '{layer.name}': cells with gates have no batch norm: leave it out")
+        if layer.columns % layer.norm.groups:
+            raise MappingError(
+                f"layer '{layer.name}': network.batch_norm_groups = {layer.norm.groups} do not divide its "
+                f"{layer.columns} columns evenly"
+            )
+        if self.values_normalised(layer) < 2 and not layer.norm.averages:
+            raise MappingError(
+                f"layer '{layer.name}': a norm of one value has no variance: lower network.batch_norm_groups"
+            )
         if self.values_normalised(layer) < 2:
             raise MappingError(f"layer '{layer.name}': batch norm of one value has no variance: raise training.batch")
 
@@ -248,8 +280,20 @@ class SpikingNetwork:
     def values_normalised(self, layer: Layer) -> int:
         """How many values of a column have a mean and a variance in common."""
         places = layer.convolution.made.positions if layer.convolution else 1
+        if layer.norm and not layer.norm.averages:
+            return self.sample_norm(layer, layer.norm).values(layer.columns)
         timesteps = self.timesteps if layer.norm and layer.norm.per == "sequence" else 1
         return self.batch * places * timesteps
+
+    def planes_dropped(self, layer: Layer) -> list[Planes | None]:
+        """What dropout leaves planes of, source by source."""
+        if layer.convolution:
+            return [layer.convolution.read]
+        return [each.planes(self.planes_of) for each in self.sources(layer)]
+
+    def sample_norm(self, layer: Layer, norm: BatchNorm) -> SampleNorm:
+        places = layer.convolution.made.positions if layer.convolution else 1
+        return SampleNorm(positions=places, groups=norm.groups, epsilon=norm.epsilon)
 
     def _check_planes(self, layer: Layer) -> None:
         convolution = layer.convolution
@@ -262,11 +306,11 @@ class SpikingNetwork:
                 f"layer '{layer.name}', the last, makes planes of {convolution.result}; let a layer without a "
                 "convolution read them"
             )
-        for source in self.terms(layer):
-            given = self.planes_of(source.name)
+        for source in self.sources(layer):
+            given = source.planes(self.planes_of)
             if source.name != INPUT and given != convolution.planes:
                 raise MappingError(
-                    f"layer '{layer.name}' reads planes of {convolution.planes} from '{source.name}', which has "
+                    f"layer '{layer.name}' reads planes of {convolution.planes} from '{source.names}', which has "
                     f"{given or 'no planes'}"
                 )
 
@@ -286,11 +330,12 @@ class SpikingNetwork:
         lags = {INPUT: 0} | dict.fromkeys(before, self.delay)
 
         def dated(each: Source) -> Source:
-            lag = lags.get(each.name, 1) if each.lag is None else each.lag
-            return replace(each, lag=lag, also=tuple(map(dated, each.also)))
+            return replace(each, lag=lags.get(each.name, 1)) if each.lag is None else each
 
-        ages = range(layer.delays.ages if layer.delays else 1)
-        return tuple(replace(each, lag=(each.lag or 0) + age) for each in map(dated, every) for age in ages)
+        dates = (each.mapped(dated) for each in every)
+        if layer.delays is None:
+            return tuple(dates)
+        return tuple(replace(each, lag=(each.lag or 0) + age) for each in dates for age in range(layer.delays.ages))
 
     def terms(self, layer: Layer) -> tuple[Source, ...]:
         """Whatever a layer reads, by itself or in a sum."""
@@ -353,9 +398,11 @@ class SpikingNetwork:
             ", ".join(models): models != ["lif"],
             "convolutions": any(layer.convolution for layer in self.layers),
             "recurrent": any(layer.recurs for layer in self.layers),
-            "batch norm": any(layer.norm for layer in self.layers),
+            "batch norm": any(layer.norm and layer.norm.averages for layer in self.layers),
+            "norms of samples": any(layer.norm and not layer.norm.averages for layer in self.layers),
             "dropout": any(layer.dropout for layer in self.layers),
             "learned delays": any(layer.delays for layer in self.layers),
+            "functions of weights": any(layer.weight_functions for layer in self.layers),
             "dense spikes": self.spikes == "dense",
             "input of numbers": self.encoding != "events",
         }
@@ -478,8 +525,8 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
             layer,
             selection=replace(layer.selection, second_threshold=layer.selection.threshold),
             dropout=0.0,
-            bias=layer.bias or layer.norm is not None,
-            norm=None,
+            bias=layer.bias or bool(layer.norm and layer.norm.averages),
+            norm=layer.norm and (None if layer.norm.averages else layer.norm),
         )
         for layer in network.layers
     )
@@ -538,6 +585,7 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
 def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
     """What enters a timestep of a stretch."""
     layers = network.stretches[stretch]
+    body.elsewhere |= {own.name for layer in network.layers for each in layer.derived for own in each.of}
     weighted = network.weighted(stretch)
     terms = [each for layer in weighted for each in network.terms(layer)]
     read = {each.lag for each in terms if each.name == INPUT}
@@ -570,14 +618,9 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
 
 def _in_timesteps(network: SpikingNetwork) -> dict[str, Parameter]:
     """What layers work with in a timestep: parameters, but matrices in place of those that they follow from."""
-    found: dict[str, Parameter] = {}
-    of = {layer.name: layer for layer in network.layers}
-    for name, parameter in network.parameters.items():
-        if of[parameter.layer].delays and parameter.role in ("weights", "delay"):
-            found |= {each.name: each for each in of[parameter.layer].matrices}
-        else:
-            found[name] = parameter
-    return found
+    every = {each: derived.makes for layer in network.layers for derived in layer.derived for each in derived.of}
+    acting = (each for own in network.parameters.values() for each in every.get(own, (own,)))
+    return {each.name: each for each in acting}
 
 
 def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], stacked: tuple[str, ...]) -> Scan:
@@ -633,9 +676,9 @@ def _input(network: SpikingNetwork, name: str) -> Value:
 def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source, source: str) -> str:
     """What a layer multiplies by its weights: the spikes of a source, or patches of its planes. source: its label."""
     convolution, by_channel = layer.convolution, read.name == INPUT
-    spikes = _spikes_read(body, layer, read)
+    spikes = _spikes_read(body, network, layer, read)
     if convolution is None:
-        planes = network.planes_of(read.name)
+        planes = read.planes(network.planes_of)
         spikes = _drop(body, layer, read.names if layer.delays else source, spikes)
         if planes is None or planes.positions == 1:
             return spikes
@@ -650,13 +693,27 @@ def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Sourc
     return body.one("unfold", (spikes,), f"patches.{layer.name}", layer=layer.name, attributes=patches)
 
 
-def _spikes_read(body: GraphBuilder, layer: Layer, read: Source) -> str:
-    """The spikes of a source, or their sum with others; sums that begin alike are made once in a timestep."""
-    names = (before(INPUT_NOW if each.name == INPUT else spikes_of(each.name), each.lag or 0) for each in read.terms)
-    total = next(names)
-    for each in names:
-        more = f"{total}+{each}"
-        total = more if more in body.values else body.one("add", (total, each), more, layer=layer.name)
+def _spikes_read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source) -> str:
+    """The spikes of a source, or what is made of several; what begins alike is made once in a timestep."""
+    if not read.of:
+        return before(INPUT_NOW if read.name == INPUT else spikes_of(read.name), read.lag or 0)
+
+    def once(name: str, kind: str, inputs: tuple[str, ...], attributes: object = None) -> str:
+        return name if name in body.values else body.one(kind, inputs, name, layer=layer.name, attributes=attributes)
+
+    total, *others = (_spikes_read(body, network, layer, each) for each in read.of)
+    if isinstance(read.by, Pool):
+        planes = read.of[0].planes(network.planes_of)
+        assert planes
+        pooling = Pooling(planes=planes, window=read.by.window, kind=read.by.kind)
+        return once(replace(read, of=(Source(name=total),)).names, "pool", (total,), pooling)
+    if read.by == COMPLEMENT:
+        return once(f"(1-{total})", "affine", (total,), Line(scale=-1.0, shift=1.0))
+    name = f"({total})" if read.of[0].of else total
+    for part, each in zip(read.of[1:], others, strict=True):
+        sign, kind = (ADD, "add") if read.by == ADD else (TIMES, "times")
+        name = f"{name}{sign}{f'({each})' if part.of else each}"
+        total = once(name, kind, (total, each))
     return total
 
 
@@ -691,6 +748,13 @@ def _normalised(
     """The current after the batch norm, of a timestep or of all, and how the running averages are carried."""
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
     assert layer.norm
+    if not layer.norm.averages:
+        about = network.sample_norm(layer, layer.norm)
+        if layer.bias:
+            current = body.one("bias_add", (current, trained["bias"]), f"current.{name}.biased", layer=name)
+        made, _ = body.add("standardise", (current,), f"current.{name}.standard", layer=name, attributes=about)
+        made = body.one("self_synapse", (made, trained["gain"]), f"current.{name}.scaled", layer=name)
+        return (), body.one("bias_add", (made, trained["shift"]), f"current.{name}.normalised", layer=name)
     names = f"current.{name}.normalised", *(f"{role}.{name}.now" for role in STATISTICS)
     inputs = current, trained["gain"], trained["bias"]
     made, *statistics = body.add("batch_norm", inputs, names[0], layer=name, attributes=layer.norm, names=names)
@@ -720,10 +784,10 @@ def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
 def _current(body: GraphBuilder, network: SpikingNetwork, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
     """The current into the layer's neurons: from what it reads, from its spikes of the previous timestep, and its bias;
     and what its batch norm carries."""
-    name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
+    name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.acting}
     product = "matmul" if network.spikes == "dense" else "synapse"
     carries: tuple[Carry, ...] = ()
-    if layer.norm and layer.norm.per == "timestep":
+    if layer.norm and layer.norm.per != "sequence":
         carries, current = _normalised(body, network, layer, current)
     if layer.recurrence != "none":
         kind = product if layer.recurrence == "all_to_all" else "self_synapse"
@@ -765,12 +829,14 @@ def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict
             build.declare(Value(name=name, shape=(network.batch,), role="generator", layer=layer.name))
             build.declare(Value(name=keep, shape=()))
         rows, columns = scan.body.value(mask).shape
+        planes = network.planes_dropped(layer)[numbers[layer.name]] if layer.dropout_of == "plane" else None
         about = Masks(
             rows=rows,
             columns=columns,
             positions=rows // network.batch,
             timesteps=network.timesteps if layer.dropout_per == "timestep" else 0,
             source=numbers[layer.name],
+            pixels=columns // planes.channels if planes else 0,
         )
         numbers[layer.name] += 1
         every = f"{mask}.every" if about.timesteps else mask
@@ -786,16 +852,16 @@ def _coefficients_of(layer: Layer) -> tuple[str, ...]:
     )
 
 
-def _add_delayed_weights(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> None:
-    """The weights at every age, before the timesteps."""
+def _add_derived(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> None:
+    """What is made of parameters before the timesteps."""
     for layer in network.layers:
-        names = tuple(each.name for each in layer.matrices)
-        if layer.delays and names[0] in scan.constants:
-            held = [build.declare(each.value) for each in layer.parameters if each.role in ("weights", "delay")]
-            held.append(build.declare(Value(name=delay_width_of(layer.name), shape=(), layer=layer.name)))
-            name = f"delayed.{layer.name}"
-            about = layer.delays
-            build.add("delayed_weights", tuple(held), name, layer=layer.name, attributes=about, names=names)
+        for each in layer.derived:
+            names = tuple(made.name for made in each.makes)
+            if names[0] not in scan.constants:
+                continue
+            held = [build.declare(own.value) for own in each.of]
+            held += [build.declare(Value(name=name, shape=(), layer=layer.name)) for name in each.scheduled]
+            build.add(each.kind, tuple(held), each.name, layer=layer.name, attributes=each.about, names=names)
 
 
 def _add_coefficients(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> None:
@@ -850,12 +916,12 @@ def _add_scan(build: GraphBuilder, network: SpikingNetwork, scan: Scan, sequence
     """Append a scan, whose sequences are known by what they are in its body; returns what it stacks."""
     made = _add_masks(build, network, scan)
     follow = {name for layer in network.layers for name in _coefficients_of(layer)}
-    follow |= {each.name for layer in network.layers if layer.delays for each in layer.matrices}
+    follow |= {made.name for layer in network.layers for each in layer.derived for made in each.makes}
     for constant in scan.constants:
         if constant not in made and constant not in follow:
             build.declare(scan.body.value(constant))
     _add_coefficients(build, network, scan)
-    _add_delayed_weights(build, network, scan)
+    _add_derived(build, network, scan)
     starts = []
     reference = weights_of(network.layers[0].name)
     for carry in scan.carries:

@@ -41,8 +41,10 @@ from mimdsim.graph.records import (
     Value,
 )
 from mimdsim.graph.recurrence_and_bias import WIRING
+from mimdsim.graph.sample_norm import SAMPLE_NORM
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
+from mimdsim.graph.weight_functions import WEIGHT_FUNCTIONS
 
 # called with (value name, timestep, value) for every value made inside a scan
 Observer = Callable[[str, int, Any], None]
@@ -107,8 +109,8 @@ def _stack(items: list[Any]) -> Any:
 
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
 FAMILIES = (
-    *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *BATCH_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS),
-    *(*DELAYS, *LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
+    *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *BATCH_NORM, *SAMPLE_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS),
+    *(*DELAYS, *WEIGHT_FUNCTIONS, *LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
 )
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 

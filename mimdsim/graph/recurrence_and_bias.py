@@ -14,8 +14,11 @@ from mimdsim.graph.records import (
     OpDef,
     Operation,
     SparseSpikes,
+    Value,
+    elements,
     like,
     listed_like,
+    no_flops,
     per_element,
     shaped,
     summed,
@@ -67,6 +70,11 @@ def _own_spike_gradient(capacity: int, q: np.ndarray, spikes: Any, row: np.ndarr
     return (gradient,)
 
 
+def _to_every_bias(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    name = f"d.{op.outputs[0]}.each"
+    return build.add("bias_sum_gradient", (gradient,), name, layer=op.layer, attributes=op.attributes)
+
+
 def _bias_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...]:
     return q, build.one("bias_gradient", (q,), f"{op.layer}.db_now", layer=op.layer)
 
@@ -82,6 +90,19 @@ WIRING = (
         shapes=listed_like(1),
         evaluate=_own_spike_gradient,
         flops=per_element(1),
+    ),
+    OpDef(
+        name="bias_sum",
+        shapes=lambda values, _: (("", Value(name="", shape=values[0].shape, role="bias")),),
+        evaluate=lambda _, first, *more: (sum(more, first),),
+        vjp=_to_every_bias,
+        flops=lambda values, _: (len(values) - 1) * elements(values[0]),
+    ),
+    OpDef(
+        name="bias_sum_gradient",
+        shapes=lambda values, count: tuple((str(n), Value(name="", shape=values[0].shape)) for n in range(count)),
+        evaluate=lambda count, gradient, *_: tuple(gradient.copy() for _ in range(count)),
+        flops=no_flops,
     ),
     OpDef(
         name="bias_add",

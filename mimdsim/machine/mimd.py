@@ -207,6 +207,7 @@ SINCE = {
     "sync": ("model",),
     "costs": ("core",),
     "energy": ("hop_joules_per_byte",),
+    "links": ("piece_seconds",),
 }  # keys, all with defaults, that 0.1.0 did not have
 SECTIONS_SINCE = ("memory",)  # that 0.1.0 did not have
 
@@ -248,7 +249,8 @@ class Links(SourcedSection):
     Every edge of the topology has `links_per_edge` links, each with bytes_per_second in either direction; between chips
     of one group, `group_chips` that are numbered one after the other, as on a card or in a machine (0: no groups), it
     has `group_links_per_edge`. A global exchange phase costs fixed_seconds, hop_seconds for every edge of the longest
-    route, and the bytes of the edge that takes longest.
+    route, and then whichever takes longer: the bytes of the edge that takes longest, or the pieces of the tile that has
+    most, one after the other, piece_seconds each for every edge of their route, and once more if it leaves a group.
     """
 
     chips: int = Field(gt=0, le=256, description="placement, exchange over links, area")
@@ -261,6 +263,7 @@ class Links(SourcedSection):
     bytes_per_second: float = Field(gt=0)
     fixed_seconds: float = Field(ge=0)
     hop_seconds: float = Field(ge=0)
+    piece_seconds: float = Field(ge=0, default=0.0)
 
 
 class TiledMemory(SourcedSection):

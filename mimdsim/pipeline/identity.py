@@ -33,14 +33,17 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("training", "pruned", {}),
     ("network", "convolutions", {}),
     ("network", "delays", {}),
+    ("network", "weight_functions", {}),
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),
+    ("network", "dropout_of", "neuron"),
     ("network", "learned", {}),
     ("network", "cells", {}),
     ("network", "models", ""),
     ("network", "batch_norm", "none"),
     ("network", "batch_norm_epsilon", 1e-5),
     ("network", "batch_norm_momentum", 0.1),
+    ("network", "batch_norm_groups", 1),
 )
 
 

@@ -55,18 +55,23 @@ class ExchangeCounter:
         self.table = np.zeros((len(EXCHANGE_COLUMNS), tiles), np.int64)
         self.total = dict(zip(EXCHANGE_COLUMNS, self.table, strict=True))
         self.link_bytes = np.zeros((1, chips, chips), np.int64)  # of every round
+        self._linked: list[np.ndarray] = []  # fragments over links: int64[2, n], tile * chips + chip, and how many
+        self._relayed_pieces = np.zeros((1, chips, chips), np.int64)  # of every round, of what chips pass on
 
     def count(
         self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray, relay: Relay | None = None
     ) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
-        at_once, self.link_bytes = self.link_bytes, np.zeros_like(self.link_bytes[:1])
         mapping = spatial_mapping(variable, drop)
+        if relay is None:
+            self.count_in(mapping, variable.shape[drop:], variable.item_bytes, wide(tiles), boxes)
+            return
+        at_once, self.link_bytes = self.link_bytes, np.zeros_like(self.link_bytes[:1])
+        others, self._linked = self._linked, []
         self.count_in(mapping, variable.shape[drop:], variable.item_bytes, wide(tiles), boxes)
-        more = self.link_bytes if relay is None else _in_rounds(self.link_bytes[0], relay)
-        self.link_bytes = np.zeros((max(len(at_once), len(more)), self.chips, self.chips), np.int64)
-        self.link_bytes[: len(at_once)] += at_once
-        self.link_bytes[: len(more)] += more
+        self.link_bytes = _sum_of_rounds(at_once, _in_rounds(self.link_bytes[0], relay))
+        self._relayed_pieces = _sum_of_rounds(self._relayed_pieces, _in_rounds(self._most_pieces(), relay))
+        self._linked = others
 
     def count_in(
         self, mapping: TileMapping, shape: tuple[int, ...], item_bytes: int, tiles: np.ndarray, boxes: np.ndarray
@@ -173,6 +178,8 @@ class ExchangeCounter:
             piece, chip = numerics.linked_pieces(*wishes, *parts, boxes, self.tiles // self.chips)
             pair = cut.sender[piece] // (self.tiles // self.chips) * self.chips + chip
             sent.once(piece, pair, item_bytes, self.link_bytes[0].reshape(-1))
+            one = sent.one_of_each(piece, chip)
+            self._linked.append(_sums(cut.sender[piece[one]] * self.chips + chip[one], fragments[piece[one]]))
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
         """The record, with only the tiles that take part."""
@@ -184,7 +191,19 @@ class ExchangeCounter:
             columns=self.table[:, taking_part],
             link_bytes=self.link_bytes.sum(axis=0) if self.link_bytes.any() else None,
             relayed=self.link_bytes if len(self.link_bytes) > 1 and self.link_bytes.any() else None,
+            link_pieces=_sum_of_rounds(self._most_pieces()[None], self._relayed_pieces)
+            if self.link_bytes.any()
+            else None,
         )
+
+    def _most_pieces(self) -> np.ndarray:
+        """int64[chips, chips]: most fragments that a tile of chip `row` sends to chip `column`."""
+        most = np.zeros((self.chips, self.chips), np.int64)
+        if self._linked:
+            place, pieces = _sums(*np.concatenate(self._linked, axis=1))
+            tile, chip = np.divmod(place, self.chips)
+            np.maximum.at(most, (tile // (self.tiles // self.chips), chip), pieces)
+        return most
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -256,9 +275,25 @@ def _cut_at_bands(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, ...
     return _BandCut(apart=apart, shape=room, row=row, within=within, inside=inside)
 
 
+def _sums(place: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """int64[2, places]: every place once, and the sum of its numbers."""
+    places, at = np.unique(place, return_inverse=True)
+    sums = np.zeros(len(places), np.int64)
+    np.add.at(sums, at, number)
+    return np.stack([places, sums])
+
+
+def _sum_of_rounds(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """int64[rounds, chips, chips]: of as many rounds as the longer has."""
+    total = np.zeros((max(len(first), len(second)), *first.shape[1:]), np.int64)
+    total[: len(first)] += first
+    total[: len(second)] += second
+    return total
+
+
 def _in_rounds(wanted: np.ndarray, relay: Relay) -> np.ndarray:
-    """int64[rounds, chips, chips]: what crosses links round by round, of the bytes wanted from each chip by each other
-    one. A chip passes on what was for itself: where others want more through it, it gets as much."""
+    """int64[rounds, chips, chips]: bytes or pieces over links round by round, of those wanted from each chip by each
+    other one. A chip passes on what was for itself: where others want more through it, it gets as much."""
     step, parent = np.array(relay.step), np.array(relay.parent)
     passing, rounds = wanted.copy(), np.zeros((int(step.max(initial=1)), *wanted.shape), np.int64)
     for now in range(len(rounds), 0, -1):
@@ -364,12 +399,16 @@ class _Sent:
         apart = numerics.are_apart(bounds.take(one_of_each, axis=2))
         return cls(cut=cut, elements=elements, number=number, different=wanted[one_of_each], apart=apart)
 
+    def one_of_each(self, piece: np.ndarray, group: np.ndarray) -> np.ndarray:
+        """Places of one of those pieces that are equal and of one group."""
+        if self.number is None:
+            return np.arange(len(piece))
+        return np.asarray(equal_rows(np.stack([group, self.number[piece]]))[1])
+
     def once(self, piece: np.ndarray, group: np.ndarray, item_bytes: int, total: np.ndarray) -> None:
         """Add the bytes of pieces to total[group], each element once per group however many pieces of it share it."""
         if self.apart:
-            chosen = np.arange(len(piece))
-            if self.number is not None:
-                _, chosen = equal_rows(np.stack([group, self.number[piece]]))
+            chosen = self.one_of_each(piece, group)
             np.add.at(total, group[chosen], (item_bytes * self.elements[piece])[chosen])
             return
         run, starts, stops = numerics.element_runs(self.cut.bounds.take(piece, axis=2), self.cut.shape)

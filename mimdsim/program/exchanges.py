@@ -86,6 +86,7 @@ def _exchange_digest(scope: Scope, exchange: Exchange) -> bytes:
             described[variable.mapping] = _digest_of(_content_of(variable.mapping))
         parts += [name, variable.shape, variable.item_bytes, described[variable.mapping]]
     parts += [exchange.total_tiles, exchange.tiles, exchange.columns, exchange.link_bytes, exchange.relayed]
+    parts.append(exchange.link_pieces)
     for delivery in exchange.deliveries:
         parts += [delivery.variable, delivery.tiles, delivery.boxes.transpose(1, 2, 0)]  # as they lie
     return _digest_of(parts)

@@ -263,8 +263,9 @@ class Exchange:
     is a run of elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are
     copied into rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips,
     chips]: from, to, of all rounds; relayed int64[rounds, chips, chips]: of each, where chips pass on what they got
-    (None: one round). What a tile sends to pass it on is not in its columns: links carry far less than tiles. share:
-    of the tiles that would receive, those that a sample has.
+    (None: one round). link_pieces int64[rounds, chips, chips]: most fragments that one tile sends from chip to chip, if
+    any bytes are. What a tile sends to pass it on is not in its columns: links carry far less than tiles.
+    stand_ins int64[2, tiles]: of a sample, tiles that would receive, and the sampled one that stands for each.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -273,7 +274,8 @@ class Exchange:
     columns: np.ndarray
     link_bytes: np.ndarray | None = None
     relayed: np.ndarray | None = None
-    share: float = 1.0
+    link_pieces: np.ndarray | None = None
+    stand_ins: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tiles", compact(np.asarray(self.tiles), TILES))
@@ -284,6 +286,11 @@ class Exchange:
         """int64[rounds, chips, chips]: bytes over links, round by round."""
         assert self.link_bytes is not None
         return self.link_bytes[None] if self.relayed is None else self.relayed
+
+    @property
+    def pieces_in_rounds(self) -> np.ndarray:
+        """int64[rounds, chips, chips]: most pieces that one tile sends over links, round by round."""
+        return np.zeros_like(self.rounds) if self.link_pieces is None else self.link_pieces
 
     def column(self, name: str) -> np.ndarray:
         """int64[taking part]: a column by name, for the tiles of `tiles`."""

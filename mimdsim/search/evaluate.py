@@ -154,9 +154,17 @@ def _on_some(program: Program, superstep: Superstep, chosen: np.ndarray) -> Supe
     sampled = replace(superstep, tables=tables)
     exchange = sampled_exchange(program, sampled, chosen)
     if exchange is not None and superstep.tables:
-        working = np.bincount(np.concatenate([table.tiles for table in superstep.tables]), minlength=program.tiles) > 0
-        exchange = replace(exchange, share=float((working & chosen).sum() / working.sum()) or 1.0)
+        working = np.unique(np.concatenate([table.tiles for table in superstep.tables]))
+        exchange = replace(exchange, stand_ins=np.stack([working, _nearest(working, working[chosen[working]])]))
     return replace(sampled, exchange=exchange)
+
+
+def _nearest(tiles: np.ndarray, sampled: np.ndarray) -> np.ndarray:
+    """int64[tiles]: of the sampled tiles, both ascending, the one nearest by number; each itself where there are
+    none."""
+    if not len(sampled):
+        return tiles
+    return np.asarray(sampled[np.searchsorted((sampled[1:] + sampled[:-1]) / 2, tiles)])
 
 
 class Evaluator:

@@ -19,7 +19,7 @@ import numpy as np
 
 from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import wide
-from mimdsim.costs.chip_links import edge_bytes, link_phase_seconds
+from mimdsim.costs.chip_links import edge_bytes, link_phase_seconds, link_start_seconds, piece_seconds
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.fabric.model import hops_apart, moving_tiles
 from mimdsim.costs.memory_behind_tiles import refuse_behind_tiles, transfer_cycles, transfers_of
@@ -243,20 +243,23 @@ def _seconds_over_links(program: Program, links: Links) -> np.ndarray:
     for superstep, _, _ in program.supersteps():
         exchange = superstep.exchange
         seconds.append(0.0)
-        for crossing in () if exchange is None or exchange.link_bytes is None else exchange.rounds:
-            key = crossing.tobytes()
+        if exchange is None or exchange.link_bytes is None:
+            continue
+        for crossing in zip(exchange.rounds, exchange.pieces_in_rounds, strict=True):
+            key = b"".join(each.tobytes() for each in crossing[: 1 + (links.piece_seconds > 0)])
             if key not in known:
-                traffic = np.zeros((links.chips, links.chips), np.int64)  # other chips are idle
-                traffic[: program.chips, : program.chips] = crossing
-                known[key] = _crossing_seconds(traffic, links)
+                traffic, pieces = of_all = np.zeros((2, links.chips, links.chips), np.int64)  # other chips are idle
+                of_all[:, : program.chips, : program.chips] = crossing
+                known[key] = _crossing_seconds(traffic, pieces, links)
             seconds[-1] += known[key]
     return np.array(seconds)
 
 
-def _crossing_seconds(traffic: np.ndarray, links: Links) -> float:
+def _crossing_seconds(traffic: np.ndarray, pieces: np.ndarray, links: Links) -> float:
     """Seconds of a global exchange; message by message only if some have to wait for others on an edge."""
     alone = max(edge_bytes((traffic > 0).astype(np.int64), links).values(), default=0) <= 1
-    return link_phase_seconds(traffic, links) if alone else global_exchange_seconds(traffic, links)
+    of_bytes = link_phase_seconds(traffic, links) if alone else global_exchange_seconds(traffic, links)
+    return max(of_bytes, link_start_seconds(traffic, links) + piece_seconds(pieces, links))
 
 
 def loop_spans(program: Program, machine: MimdMachine) -> list[Span]:

@@ -31,7 +31,7 @@ from mimdsim.validation.silicon.transfers import MEMORY, TRANSFERS
 from mimdsim.validation.silicon.vertices import TILE_VERTICES
 from mimdsim.validation.silicon.wafer import WAFERS
 from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS
-from mimdsim.validation.stencil.blur import STENCIL_PHASES
+from mimdsim.validation.stencil.blur import BLUR_SCALING, STENCIL_PHASES
 from mimdsim.validation.stencil.solver_steps import SOLVER_STEPS
 from mimdsim.validation.training_runs import TRAINING_STEPS, golden_rows
 from mimdsim.validation.vendor import VENDOR_CODELETS
@@ -150,6 +150,7 @@ FORMATS: tuple[ReferenceTable, ...] = (
     TRAINING_STEPS,
     FRAMEWORK_STEPS,
     STENCIL_PHASES,
+    BLUR_SCALING,
     *SOLVER_STEPS,
     SPARSE_PRODUCTS,
     TILE_VERTICES,

@@ -290,23 +290,28 @@ def called_twice() -> Any:
     return nn.Sequential(nn.Linear(zoo.INPUTS, zoo.INPUTS), cell, nn.Linear(zoo.INPUTS, zoo.INPUTS), cell)
 
 
-def parametrized() -> Any:
-    """Dale's law."""
+def parametrized(by: Any, name: str = "weight") -> Any:
     net = nn.Sequential(nn.Flatten(), nn.Linear(zoo.INPUTS, 4), snn.Leaky(beta=0.9))
-    torch.nn.utils.parametrize.register_parametrization(net[1], "weight", nn.ReLU())
+    if by == "norm":
+        torch.nn.utils.parametrizations.weight_norm(net[1])
+    else:
+        torch.nn.utils.parametrize.register_parametrization(net[1], name, by)
     return net
 
 
-class OfSizes(zoo.Loop):  # type: ignore[misc, name-defined]
-    """Dale's law by hand."""
+class OfWeights(zoo.Loop):  # type: ignore[misc, name-defined]
+    """Weights that are made of parameters by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Any) -> None:
         super().__init__(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
+        self.function = function
 
     def forward(self, x: Any) -> Any:
-        return torch.stack(
-            [self.lif2(self.lif1(step @ self.fc1.weight.abs().T)[0] @ self.fc2.weight.T)[0] for step in x]
-        )
+        made = self.function(self.fc1.weight)
+        return torch.stack([self.lif2(self.lif1(step @ made.T)[0] @ self.fc2.weight.T)[0] for step in x])
+
+
+SIGNS = torch.sign(torch.randn(zoo.HIDDEN, zoo.INPUTS, generator=torch.Generator().manual_seed(1)))
 
 
 class DetachNet(nn.Module):  # type: ignore[misc, name-defined]
@@ -357,13 +362,24 @@ REFUSED = {
     ),
     "'1.weight' has a hook on its gradient": hooked_weight,
     "a state that neurons keep is detached": DetachNet,
-    "'1' (ParametrizedLinear) computes its weights of others": parametrized,
-    "multiplies by what 'abs' made of 'fc1.weight'": OfSizes,
-    "'1' (Dropout1d) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
-        nn.Dropout1d(0.2)
+    "multiplies by what 'tanh' made of '1.parametrizations.weight.original'": lambda: parametrized(nn.Tanh()),
+    "multiplies by what '_weight_norm' made of": lambda: parametrized("norm"),
+    "computes its 'bias' of others (parametrizations)": lambda: parametrized(nn.ReLU(), "bias"),
+    "multiplies by what 'sigmoid' made of 'fc1.weight'; nearest: identity, abs": lambda: OfWeights(torch.sigmoid),
+    "multiplies by what 'abs' made of 'fc1.weight'": lambda: OfWeights(lambda w: w.exp().abs()),
+    "multiplies by what 'softplus()' made of": lambda: OfWeights(lambda w: nn.functional.softplus(w, beta=2.0)),
+    "multiplies by what numbers other than 1, 0 and -1 made of": lambda: OfWeights(lambda w: 0.5 * w.abs()),
+    "gives weights of one source several signs": lambda: OfWeights(lambda w: w.abs() * SIGNS),
+    "has a mask beside 'exp' of 'fc1.weight'; nearest: abs": lambda: OfWeights(lambda w: w.exp() * (SIGNS > 0)),
+    "multiplies by what 'detach' made of 'fc1.weight'; ": lambda: OfWeights(lambda w: w.detach().abs()),
+    "'1' (AlphaDropout) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
+        nn.AlphaDropout(0.2)
     ),
-    "'1' (LayerNorm) is not among the layers that run here; nearest: torch.nn.BatchNorm1d or 2d": lambda: sequential(
-        nn.LayerNorm(8)
+    "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
+        nn.RMSNorm(8)
+    ),
+    "'1' (LayerNorm) has no gain, no shift, or averages its statistics; nearest: affine=True": lambda: sequential(
+        nn.LayerNorm(8, bias=False)
     ),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
     "'lif1' (Leaky) learns what its spikes are": lambda: loop(snn.Leaky(beta=0.9, learn_graded_spikes_factor=True)),
@@ -390,7 +406,12 @@ REFUSED = {
     "an option of it is not known": lambda: loop(Adaptive(beta=0.9)),
     "no neurons of snntorch, norse or spikingjelly": lambda: nn.Sequential(nn.Linear(zoo.INPUTS, 4)),
     "surrogate gradient is none of": lambda: loop(snn.Leaky(beta=0.9, spike_grad=zoo.surrogate.SFS(slope=5, B=2))),
-    "(SLSTM) is not among the layers": lambda: nn.Sequential(snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)),
+    "(SConv2dLSTM) is not among the layers that run here; nearest: torch.nn.RNN": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 5, 6)), snn.SConv2dLSTM(1, 2, 3, init_hidden=True)
+    ),
+    "(SLSTM) is not among the layers that run here; nearest: torch.nn.LSTM, or cells": lambda: nn.Sequential(
+        snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)
+    ),
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
         nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),

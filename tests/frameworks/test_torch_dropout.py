@@ -103,6 +103,56 @@ def test_functions_and_modules_of_spikingjelly_say_how_often_they_draw() -> None
         assert (found[-1] if isinstance(found, tuple) else found, workload.network.dropout_per) == (share, per)
 
 
+class Planes(Net):
+    """What leaves out planes is between neurons and the linear layer, before it reads them flat."""
+
+    def forward(self, x: Any) -> Any:
+        first, second, found = self.lif1.init_leaky(), self.lif2.init_leaky(), []
+        for now in x:
+            spikes, first = self.lif1(self.pool(self.conv(now)), first)
+            out, second = self.lif2(self.fc(self.between(spikes).flatten(1)), second)
+            found.append(out)
+        return torch.stack(found)
+
+
+def test_dropout_of_planes_leaves_out_what_the_masks_of_the_program_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    spikes, labels = example()
+    module = Planes(lambda: nn.Dropout2d(0.4))
+    workload = mimdsim.from_torch(module, spikes)
+    assert workload.network.dropout == (0.0, 0.4)
+    assert (workload.network.dropout_per, workload.network.dropout_of) == ("timestep", ("neuron", "plane"))
+    program = mimdsim.torch_function(workload, "tiny")
+    program(spikes.flatten(2))
+    masks = iter(program._executor.arrays["mask.output.of.hidden0.every"].copy())
+    program = mimdsim.torch_function(workload, "tiny")
+
+    def masked(given: Any, *_: Any, **__: Any) -> Any:
+        mask = next(masks).reshape(SAMPLES, 4, 4)
+        assert (mask == mask[:, :1]).all() and len(np.unique(mask)) == 2  # noqa: PT018
+        return given * torch.from_numpy(mask[:, 0].copy())[:, :, None, None]
+
+    monkeypatch.setattr(nn.functional, "dropout2d", masked)
+    for ours, theirs in gradients(program, module, spikes, labels):
+        assert float((ours - theirs).abs().max()) < 2e-6 * float(theirs.abs().max())
+
+
+def test_dropout_of_planes_is_read_of_spikingjelly_and_functions_and_of_planes_alone() -> None:
+    layer = pytest.importorskip("spikingjelly.activation_based.layer")
+    spikes, _ = example()
+
+    class Functional(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return nn.functional.dropout2d(x, 0.25, self.training)
+
+    for build, share, per in ((Functional, 0.25, "timestep"), (lambda: layer.Dropout2d(0.5), 0.5, "sequence")):
+        network = mimdsim.from_torch(Planes(build), spikes).network
+        assert (network.dropout, network.dropout_per) == ((0.0, share), per)
+        assert network.dropout_of == ("neuron", "plane")
+    for flat in (lambda: nn.Dropout2d(0.5), lambda: layer.Dropout2d(0.5), Functional):
+        with pytest.raises(DescriptionError, match=r"reads \[6, 16\]; nearest: \[samples, channels, height, width\]"):
+            mimdsim.from_torch(Net(flat), spikes)
+
+
 def test_dropout_that_eval_turns_off_is_said_and_left_out() -> None:
     spikes, _ = example()
     module = Net(lambda: nn.Dropout(0.5)).eval()
@@ -164,7 +214,8 @@ REFUSED: dict[str, tuple[Build, str]] = {
         lambda: without_shift(),
         "nearest: track_running_stats=True and affine=True",
     ),
-    "channels": (lambda: Net(lambda: nn.Dropout1d(0.5)), "nearest: torch.nn.Dropout, neuron by neuron"),
+    "channels": (lambda: Net(lambda: nn.Dropout1d(0.5)), r"reads \[6, 16\]; nearest: \[samples, channels"),
+    "all of it": (lambda: Net(lambda: nn.AlphaDropout(0.5)), "nearest: torch.nn.Dropout, neuron by neuron"),
     "everything": (lambda: Net(lambda: nn.Dropout(1.0)), "dropout with p = 1 leaves nothing"),
     "of currents": (lambda: Net(pooled=lambda: nn.Dropout(0.5)), "reads what dropout leaves of a product"),
 }

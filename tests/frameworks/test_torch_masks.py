@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from test_from_torch import given_to, off
 
 import mimdsim
 from mimdsim.base.errors import MimdsimError
+from mimdsim.execution import Executor
 from mimdsim.workload import network_of
 from mimdsim.workload.interchange.start import given_weights
 
@@ -19,6 +21,7 @@ torch = pytest.importorskip("torch")
 snn = pytest.importorskip("snntorch")
 zoo = pytest.importorskip("torch_networks")
 frameworks = pytest.importorskip("mimdsim.frameworks")
+load_trained = pytest.importorskip("mimdsim.frameworks.torch_weights").load_trained
 nn: Any = torch.nn
 prune: Any = pytest.importorskip("torch.nn.utils.prune")
 SHORT = {"training.max_training_steps": 6, "training.evaluate": "never", "training.learning_rate": 0.02}
@@ -130,3 +133,37 @@ def test_other_hooks_are_refused_beside_pruning() -> None:
     module.fc1.register_forward_pre_hook(lambda *_: None)
     with pytest.raises(MimdsimError, match=r"'fc1' .Linear. has hooks"):
         frameworks.from_torch(module, example()[0], loss="ce_count_loss")
+
+
+UPDATED = ("snntorch RLeaky", "recurrence by hand", "skip, weights of its own", "Dale's law: absolute weights",
+           "Dale's law: rectified weights", "Dale's law: a mask of signs, and a parametrization")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UPDATED)
+def test_an_update_of_every_parameter_is_that_of_pytorch(name: str) -> None:
+    """Several biases of a layer, and parameters of which weights are made, with gradients clipped; handed back."""
+    made = zoo.ZOO[name]
+    module, spikes, labels = zoo.example(made)
+    changes = {"training.optimiser": "sgd", "training.learning_rate": 64.0, "training.largest_gradient_norm": 0.1}
+    workload = frameworks.from_torch(
+        module, spikes, loss=made.loss, changes=changes | {"training.schedule": "constant"}, **made.options
+    )
+    network = network_of(workload)
+    given = given_to(network, given_weights(workload, network), zoo.in_time(made, spikes).numpy(), labels.numpy())
+    executor = Executor(compiled(network).program)
+    executor.write(given.for_program(network))
+    executor.run()
+    left = {each.public: executor.read(f"next.{name}") for name, each in network.parameters.items()}
+    theirs = copy.deepcopy(module)
+    zoo.gradients_of(made, theirs, spikes, labels)
+    torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.1)
+    torch.optim.SGD(theirs.parameters(), lr=64.0).step()
+    before = {name: each.detach().clone() for name, each in module.named_parameters()}
+    load_trained(module, workload, left)
+    for name, _ in module.named_parameters():
+        found, meant = (of.get_parameter(name).detach() for of in (module, theirs))
+        kept = (found != 0) | (meant == 0)  # zeros are written where a mask has them
+        moved = float((meant - before[name]).abs().max())
+        assert moved > 0, name
+        assert float((found - meant)[kept].abs().max()) < 1e-5 * moved + 2e-7 * float(meant.abs().max()), name
+        assert kept.float().mean() > 0.9, name

@@ -269,6 +269,21 @@ def reading_planes(*layers: Any) -> Any:
     return lambda: chain(nn.Conv2d(2, 3, 3), leaky(), *layers, outputs=1)
 
 
+COMBINED = {
+    "hidden0*hidden1": lambda s, x: x * s,
+    "hidden0*(1-hidden1)": lambda s, x: x * (1.0 - s),
+    "(1-hidden1)*hidden0+hidden1": lambda s, x: torch.rsub(s, 1) * x + s,
+    "max_pool(hidden1,3,1,1)+hidden0": lambda s, x: nn.MaxPool2d(3, 1, padding=1)(s) + x,
+    "average_pool(hidden0*hidden1,1,1,0)*hidden0": lambda s, x: nn.AvgPool2d(1)(x * s) * x,
+}
+
+
+@pytest.mark.parametrize("written", COMBINED)
+def test_products_and_pools_of_spikes_are_read_by_other_layers(written: str) -> None:
+    network = read(block(COMBINED[written])())
+    assert network.sources(network.layers[2])[0].names == written
+
+
 REFUSED = {
     "has padding_mode='circular'; nearest: padding_mode='zeros'": conv(padding=1, padding_mode="circular"),
     "has padding='same' that differs from side to side; nearest: an odd kernel": lambda: chain(
@@ -280,7 +295,10 @@ REFUSED = {
     "'1' (Conv3d) is not among the layers that run here; nearest: torch.nn.Conv1d or Conv2d": lambda: chain(
         Reshaped(1, 2, 6, 6), nn.Conv3d(1, 3, (2, 3, 3)), outputs=48
     ),
-    "'1' (GroupNorm) is not among the layers that run here; nearest: torch.nn.BatchNorm1d": conv(nn.GroupNorm(1, 3)),
+    "'1' (InstanceNorm2d) has no gain, no shift, or averages": conv(nn.InstanceNorm2d(3)),
+    "'1' normalises along another axis than that of '2's 3 neurons; nearest: torch.nn.GroupNorm(1, 3)": conv(
+        nn.LayerNorm((3, 4, 4))
+    ),
     "'0' (Twice) does more than its class says; write it as torch.nn.Conv2d": lambda: chain(
         Twice(2, 3, 3), outputs=48
     ),
@@ -340,10 +358,10 @@ REFUSED = {
         nn.Conv2d(2, 3, 3), snn.Leaky(beta=torch.linspace(0.5, 0.9, 3)[:, None, None], init_hidden=True), leaky(),
         outputs=48,
     ),
-    "'3.weight' is multiplied by what 'mul' made; a layer reads spikes of others, side by": block(lambda s, x: s * x),
-    "'3.weight' is multiplied by a pool of what '2.cells' sent, without weights; a layer reads": block(
-        lambda s, x: nn.MaxPool2d(3, 1, padding=1)(s) + x
+    "'3.weight' is multiplied by what 'div' made; a layer reads spikes of others, side by": block(
+        lambda s, x: s / (x + 1)
     ),
+    "reads a product that has '1@t' twice; each once can run": block(lambda s, x: x * x),
     "layer '2.cells' reads itself in a sum with others; nearest: by weights of its own": block(torch.add, again=True),
     "layer '4' reads what '2.cells' sent, without weights": block(torch.add, nn.Identity()),
     "layer 'cells.1' reads planes by a convolution or a pool, and more: one source alone": Past,

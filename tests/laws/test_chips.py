@@ -686,6 +686,14 @@ def test_two_messages_over_one_edge_take_longer() -> None:
     assert moving_cycles(copies_between((0, 2), (1, 2)), links__links_per_edge=2) == fixed + 4000
 
 
+def test_pieces_of_one_tile_follow_each_other_beside_the_bytes() -> None:
+    twice = copies_between((0, 1), (0, 1))
+    assert moving_cycles(twice, links__piece_seconds=1e-6) == 1270 + 8000  # the bytes take longer than two pieces
+    assert moving_cycles(twice, links__piece_seconds=1e-5) == 1270 + 20_000
+    assert moving_cycles(copies_between((0, 1), (1, 0)), links__piece_seconds=1e-5) == 1270 + 10_000  # of two tiles
+    assert moving_cycles(copies_between((0, 2)), links__piece_seconds=1e-5) == 1270 + 20_000  # over two edges
+
+
 def test_a_chip_that_only_arranges_waits_for_nobody() -> None:
     """Rows put together from what a tile holds itself need no sync, whatever happens on other chips."""
     program = copies_between((0, 1), chips=3)

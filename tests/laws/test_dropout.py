@@ -38,8 +38,8 @@ from mimdsim.pipeline import compile_workload
 from mimdsim.workload import MappingOptions, load_workload, network_of, open_dataset
 
 
-def dropping(network: SpikingNetwork, share: float, per: str) -> SpikingNetwork:
-    layers = tuple(replace(layer, dropout=share, dropout_per=per) for layer in network.layers)
+def dropping(network: SpikingNetwork, share: float, per: str, of: str = "neuron") -> SpikingNetwork:
+    layers = tuple(replace(layer, dropout=share, dropout_per=per, dropout_of=of) for layer in network.layers)
     return replace(network, layers=layers)
 
 
@@ -105,6 +105,36 @@ def test_whole_tensors_leave_the_same_out(name: str, per: str) -> None:
     kept = outcome(engine, network)
     for key, gradient in plain.gradients.items():
         assert relative_error(kept.gradients[key], gradient) <= TOLERANCE, key
+
+
+OF_PLANES = [name for name in WHOLE if "planes" in name]
+
+
+@pytest.mark.first(4)
+@pytest.mark.parametrize("per", ["timestep", "sequence"])
+@pytest.mark.parametrize("name", OF_PLANES)
+def test_whole_planes_are_left_out(name: str, per: str) -> None:
+    network = dropping(WHOLE[name], 0.5, per, "plane")
+    values = drawn(network, 12)  # with most others all planes that some layer reads are left out, or sums cancel
+    expected, plain = interpreted(network, values), interpreted(WHOLE[name], values)
+    others = interpreted(dropping(WHOLE[name], 0.5, per), values)
+    assert relative_error(expected.gradients["output"], plain.gradients["output"]) > 1e-3
+    assert relative_error(expected.gradients["output"], others.gradients["output"]) > 1e-3
+    made = compiled(network)
+    assert_agree(executed(made, values), expected)
+    assert_agree(executed(made, values, strict=True), expected)
+    assert_alike(replace(outcome(run_whole(network, values), network), ids={}, listed={}), expected, network)
+
+
+@pytest.mark.parametrize(("rows", "columns", "positions", "pixels"), [(40, 500, 4, 1), (10, 2000, 1, 4)])
+def test_all_of_a_plane_is_kept_or_not(rows: int, columns: int, positions: int, pixels: int) -> None:
+    """Of layers, with a row for every position, and of the input, channels outermost: the same masks."""
+    kept = masks_of(0.5, rows=rows, columns=columns, positions=positions, pixels=pixels) > 0
+    planes = kept.reshape(20, 10, positions, 500, pixels)
+    assert (planes == planes[:, :, :1, :, :1]).all()
+    assert kept.mean() == pytest.approx(0.5, abs=5 * 0.5 / planes[:, :, 0, :, 0].size ** 0.5)
+    layer = masks_of(0.5, rows=40, positions=4, pixels=1).reshape(20, 10, 4, 500)[:, :, 0]
+    np.testing.assert_array_equal(planes[:, :, 0, :, 0], layer > 0)
 
 
 def masks_of(keep: float, **shape: int) -> np.ndarray:
@@ -184,6 +214,14 @@ def test_dropout_of_lists_and_of_everything_is_refused() -> None:
         dropping(small_network(), 0.5, "timestep")
     with pytest.raises(MappingError, match="a share of at least 0 and below 1"):
         dropping(small_network(spikes="dense"), 1.0, "timestep")
+    with pytest.raises(
+        MappingError, match=r"layer 'hidden0': dropout of planes reads what has none: set network\.dropout"
+    ):
+        dropping(small_network(spikes="dense"), 0.5, "timestep", "plane")
+    with pytest.raises(
+        MappingError, match=r"network\.dropout_of = 'planes' is not a valid choice; did you mean 'plane'"
+    ):
+        dropping(small_network(spikes="dense"), 0.5, "timestep", "planes")
     with pytest.raises(MimdsimError, match=r"network\.dropout"):
         load_workload("snntorch-mnist", {"network.dropout": [0.5, 1.5]})
     with pytest.raises(MimdsimError, match="3 values given for 2 layers"):

@@ -35,12 +35,13 @@ OTHER: dict[str, dict[str, Any]] = {  # another value than by default and than i
     "network": {
         "hidden": [16, 10], "activity": 0.5, "output_capacity": 4, "capacity": [2, 2, 2], "second_threshold": 0.3,
         "output_second_threshold": 0.3, "truncation": "random", "batch_norm": "timestep", "batch_norm_epsilon": 1e-3,
-        "batch_norm_momentum": 0.3, "dropout": 0.3, "dropout_per": "sequence", "decay": 0.8, "current_gain": 5.0,
-        "threshold": 0.7, "surrogate": "rectangular", "surrogate_slope": 3.0, "reset": "subtract",
+        "batch_norm_momentum": 0.3, "batch_norm_groups": 2, "dropout": 0.3, "dropout_per": "sequence",
+        "dropout_of": "plane", "decay": 0.8, "current_gain": 5.0, "threshold": 0.7,
+        "surrogate": "rectangular", "surrogate_slope": 3.0, "reset": "subtract",
         "reset_by": "emission", "reset_gradient": "full", "delay": 0, "bias": True, "recurrence": "one_to_one",
         "output": "membrane", "spikes": "dense", "neuron": "leaky", "imported": "elsewhere.nir",
         "learned": {"hidden0": ["threshold"]}, "sources": {"output": ["hidden0", "hidden1"]},
-        "delays": {"hidden0": {"ages": 2}},
+        "delays": {"hidden0": {"ages": 2}}, "weight_functions": {"hidden0": {"function": "abs"}},
     },
     "training": {
         "batch": 4, "loss": "mean_squared_error", "reading": "mean", "over_timesteps": "mean", "correct_rate": 0.7,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,13 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.fabric.endpoint import Endpoint
 from mimdsim.costs.fabric.model import exchanges_of
-from mimdsim.costs.fabric.routed import Ends, Network, Routed, RoutedPhase
+from mimdsim.costs.fabric.network import Network
+from mimdsim.costs.fabric.routed import Routed, RoutedPhase
+from mimdsim.costs.fabric.traffic import Ends
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.columns import routes
 from mimdsim.pipeline import simulate
+from mimdsim.program import Superstep
 from mimdsim.program.messages import Messages, arrivals_of
 from mimdsim.timing import program_loads
 from mimdsim.timing.recording import Recording
@@ -232,7 +237,7 @@ def test_a_torus_has_never_more_hops_than_its_mesh(sent: Sent) -> None:
     hops = []
     for grid in ("torus", "mesh"):
         network = Network.of(routed(chip_grid=grid).chip, routed(chip_grid=grid).exchange)
-        hops.append(network.hops(network.places(sender, 16), network.places(made.reader, 16)))
+        hops.append(network.hops(network.places(sender), network.places(made.reader)))
     assert (hops[0] <= hops[1]).all()
 
 
@@ -305,6 +310,43 @@ def test_no_part_of_the_slowest_path_is_negative(sent: Sent, shape: dict[str, An
     assert min(parts) >= 0
     start = shape["exchange_hop_cycles"] * path.hops + 100
     assert np.ceil(sum(parts) + start) == path.cycles == found.cycles[0]
+
+
+DRAWN: dict[str, tuple[float, ...]] = {
+    "exchange_bytes_per_cycle": (2.0, 4.0, 28.1), "exchange_link_bytes_per_cycle": (0.5, 4.0, 32.0),
+    "exchange_hop_cycles": (0.0, 1.0, 10.0), "exchange_packet_bytes": (0, 16, 200), "exchange_header_bytes": (0, 8),
+    "exchange_acknowledge_bytes": (0, 4, 32), "exchange_send_fragment_cycles": (0.0, 2.5, 23.3),
+    "exchange_receive_fragment_cycles": (0.0, 1.5), "exchange_fixed_cycles": (10, 100),
+}  # fmt: skip
+
+
+def _with_own_exchange(step: Superstep) -> Superstep:
+    return step if step.exchange is None else replace(step, exchange=replace(step.exchange))
+
+
+@pytest.mark.parametrize("chips", [1, 2])
+@pytest.mark.parametrize("grid", ["mesh", "torus", "crossbar"])
+def test_at_other_rates_a_program_takes_what_it_takes_anew(grid: str, chips: int) -> None:
+    """What is kept of a program for other rates is what a copy that nothing was kept of gives; no link that was left
+    out was the fullest."""
+    shape: dict[str, Any] = {"chip_grid": grid, "chip_tiles": 64, "chip_grid_columns": 8, "links_chips": chips}
+    program = simulate(workload_on(chips), routed(**shape)).compiled.program
+    draw, seen = random.Random(0), set()
+    for _ in range(60):
+        rates: dict[str, Any] = {name: draw.choice(values) for name, values in DRAWN.items()}
+        rates["exchange_switching"] = draw.choice(["cut-through", "wormhole"])
+        ways = {"exchange_multicast": draw.choice(["reserved", "linked", "tree"]), "exchange_ways": "opposed"}
+        machine = routed(**shape, **rates, **ways)
+        fabric, copy = Routed(machine), program.map_supersteps(_with_own_exchange)
+        kept, anew = fabric.cycles(program), fabric.cycles(copy)
+        np.testing.assert_array_equal(kept, anew)
+        np.testing.assert_array_equal(fabric.hop_bytes(program), fabric.hop_bytes(copy))
+        assert fabric.busiest(program) == fabric.busiest(copy)
+        number = draw.randrange(len(kept))
+        whole = fabric.link_loads(program, exchanges_of(program)[number])
+        np.testing.assert_array_equal(whole.cycles, kept[number])
+        seen.add(kept.tobytes())
+    assert len(seen) > 40
 
 
 def test_more_readings_than_are_listed_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError
-from mimdsim.costs.chip_links import edge_bytes, link_phase_seconds
+from mimdsim.costs.chip_links import edge_bytes, link_phase_seconds, piece_seconds
 from mimdsim.machine.mimd import Links
 from mimdsim.machine.topology import Edge, next_chips, route_lengths, topology_graph
 from mimdsim.timing.discrete_event import global_exchange_seconds, run_chips
@@ -179,6 +179,15 @@ def test_phase_by_hand() -> None:
     assert link_phase_seconds(between(4), machine) == 0.0
     assert link_phase_seconds(between(4, (1, 1, 64)), machine) == 0.0  # what stays on a chip takes no link
     assert link_phase_seconds(between(1, (0, 0, 64)), links("ladder", 1)) == 0.0
+
+
+def test_pieces_wait_for_every_hop_of_their_route() -> None:
+    cards = links("ladder", 4, piece_seconds=1e-7, group_chips=2, group_links_per_edge=4)
+    assert piece_seconds(between(4, (0, 1, 22)), cards) == pytest.approx(22e-7)
+    assert piece_seconds(between(4, (1, 2, 22), (0, 1, 43)), cards) == pytest.approx(44e-7)  # one edge, another card
+    assert piece_seconds(between(4, (1, 2, 22)), links("ladder", 4, piece_seconds=1e-7)) == pytest.approx(22e-7)
+    assert piece_seconds(between(4, (0, 2, 22)), links("line", 4, piece_seconds=1e-7)) == pytest.approx(44e-7)
+    assert piece_seconds(between(4, (1, 2, 22)), links("ladder", 4)) == 0.0
 
 
 @settings(max_examples=30, deadline=None)

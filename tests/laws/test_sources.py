@@ -44,13 +44,12 @@ from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
-from mimdsim.graph.layer import Source
-from mimdsim.graph.names import random_name
+from mimdsim.graph.names import aged, random_name
 from mimdsim.graph.network import INPUT
+from mimdsim.graph.sources import ADD, Source, source_of
 from mimdsim.pipeline.firing import input_distances
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
-from mimdsim.workload.description.network import source_named
 from mimdsim.workload.interchange.layers import network_of_layers
 from mimdsim.workload.interchange.nir_writing import nir_of_network
 
@@ -62,14 +61,17 @@ AGES = {"hidden1": ("hidden0@t-1", "input"), "output": ("hidden1@t", "hidden0@t-
 GRAPHS = {"skip": SKIP, "feedback": FEEDBACK, "populations": POPULATIONS, "parallel": PARALLEL, "ages": AGES}
 
 
-def reading(network: SpikingNetwork, sources: dict[str, tuple[str, ...]]) -> SpikingNetwork:
-    """The network with layers that read `sources`, as written in a workload."""
+def reading(
+    network: SpikingNetwork, sources: dict[str, tuple[str, ...]], **convolutions: Convolution
+) -> SpikingNetwork:
+    """The network with layers that read `sources`, as written in a workload, some by other convolutions."""
     widths = {INPUT: network.inputs} | {layer.name: layer.neurons for layer in network.layers}
     layers = tuple(
         replace(
             layer,
-            inputs=source_named(sources[layer.name][0], widths).neurons,
-            sources=tuple(source_named(each, widths) for each in sources[layer.name]),
+            inputs=source_of(sources[layer.name][0]).sized(widths, network.planes_of).neurons,
+            sources=tuple(source_of(each).sized(widths, network.planes_of) for each in sources[layer.name]),
+            convolution=convolutions.get(layer.name, layer.convolution),
         )
         if layer.name in sources
         else layer
@@ -214,6 +216,8 @@ SUMS = {
     "and more": {"hidden1": ("hidden0 + input",), "output": ("hidden1 + hidden2", "hidden2 + hidden0", "hidden0")},
     "ages": {"hidden1": ("hidden0@t-1 + hidden0@t-3", "input"), "output": ("hidden2@t + hidden1@t-1",)},
     "feedback": {"hidden0": ("input", "hidden1 + hidden2"), "output": ("hidden2 + hidden0",)},
+    "AND, IAND": {"hidden2": ("hidden0 * hidden1",), "output": ("hidden2 * (1 - hidden0 * hidden1) + hidden1@t-1",)},
+    "a product of a sum": {"hidden2": ("hidden1", "(hidden0 + hidden1) * (1 - input)")},
 }
 
 
@@ -241,6 +245,11 @@ def test_sums_of_spikes_run_on_tiles_as_they_are_meant(
     assert_dense_agree(executed(compiled(network), values, strict=True), expected)
 
 
+def combined(sign: str, terms: list[str]) -> str:
+    text = sign.join(terms)
+    return text + ")" * (text.count("(") - text.count(")"))
+
+
 @st.composite
 def any_sums(draw: st.DrawFn) -> SpikingNetwork:
     """Every layer reads one or two sums of what it likes."""
@@ -249,7 +258,9 @@ def any_sums(draw: st.DrawFn) -> SpikingNetwork:
     for index, name in enumerate(names):
         known = [*((one, 0) for one in (INPUT, *names[:index])), *((one, 1) for one in names[:-1] if one != name)]
         terms = [f"{one}@t-{age}" if age else f"{one}@t" for one, age in known]
-        every = st.lists(st.sampled_from(terms), unique=True, min_size=1, max_size=3).map(sorted).map(" + ".join)
+        signs = st.sampled_from([" + ", " * ", " * (1 - ", " + 1 - "])
+        several = st.lists(st.sampled_from(terms), unique=True, min_size=1, max_size=3).map(sorted)
+        every = st.tuples(signs, several).map(lambda drawn: combined(*drawn))
         before = f"{(INPUT, *names)[index]}@t"
         sources[name] = tuple(dict.fromkeys([before, *draw(st.lists(every, max_size=2))]))
     network = replace(network, layers=tuple(replace(layer, dropout=dropout) for layer in network.layers))
@@ -312,18 +323,34 @@ PLANES = Convolution(
 POOL = Pool(kind="max", window=Window(kernel=(2, 2), stride=(2, 2)))
 
 
+RESIDUAL = {  # how blocks are connected, and the last of them is pooled
+    "ADD": (("hidden0 + hidden1", "hidden0 + hidden1 + hidden2", "hidden0 + hidden2"), POOL),
+    "AND": (("hidden0 + hidden0 * hidden1", "hidden0 * (hidden1 + hidden2)", "hidden0 + hidden0 * hidden2"), POOL),
+    "IAND": (("hidden0 * (1 - hidden1)", "hidden0 * (1 - hidden1) * (1 - hidden2)", "1 - hidden2"), POOL),
+    "pools": (
+        ("hidden0 * (1 - max_pool(hidden1, 3, 1, 1))", "max_pool(hidden0, 2) + average_pool(hidden1 * hidden2, 2x2)",
+         "max_pool(hidden0 + hidden2, 1x2, 2, 0x1)"), None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("connected", RESIDUAL.values(), ids=RESIDUAL)
 @pytest.mark.parametrize("per", ["", "timestep", "sequence"])
-def test_sums_of_planes(per: str) -> None:
-    """Two residual blocks, their sum pooled before the last convolution; the read-out flattens a sum."""
-    last = replace(PLANES, before=POOL)
-    network = network_of_planes(PLANES, PLANES, PLANES, replace(last, channels=3), delay=0)
-    sources = {"hidden2": ("hidden0 + hidden1",), "hidden3": ("hidden0 + hidden1 + hidden2",)}
-    network = reading(network, sources | {"output": ("hidden3", "hidden0 + hidden2")})
+def test_sums_and_products_of_planes(per: str, connected: tuple[tuple[str, str, str], Pool | None]) -> None:
+    """Two residual blocks, pooled before the last convolution, or in what it reads; the read-out flattens both."""
+    (two, three, output), pool = connected
+    last = replace(PLANES, channels=3, before=POOL)
+    network = network_of_planes(PLANES, PLANES, PLANES, last, delay=0)
+    if pool is None:
+        last = replace(last, before=None, planes=last.read)
+    sources = {"hidden2": (two,), "hidden3": (three,), "output": ("hidden3", output)}
+    network = reading(network, sources, hidden3=last)
     norm = BatchNorm(per=per, epsilon=2.0**-10) if per else None
     network = replace(network, layers=tuple(replace(layer, norm=norm) for layer in network.layers))
-    values = drawn(network, 4)
+    values = drawn(network, 7)
     graph, inputs = training_graph(network), values.for_graph(network)
     expected = interpret(graph, inputs)
+    assert min(np.abs(expected[f"gradient.{name}"]).max() for name in network.trained) > 1e-6
     found = execute_on_gpu(graph, inputs, strategy="hoisted")
     for name in graph.outputs:
         assert relative_error(np.asarray(found[name]), np.asarray(expected[name])) < 1e-12, name
@@ -333,7 +360,7 @@ def test_sums_of_planes(per: str) -> None:
         for name in on_tiles.keys() & expected.keys() - {"loss"}:
             assert relative_error(on_tiles[name], np.asarray(expected[name])) < 1e-5, name
     else:
-        values = given_values(network, 4)
+        values = given_values(network, 7)
         assert_dense_agree(executed(compiled(network), values), interpreted(network, values))
 
 
@@ -351,14 +378,54 @@ def test_sums_of_no_spikes_are_refused(sources: dict[str, tuple[str, ...]], said
         network_of_sums(sources, widths=(8, 8, 8, 8, 6, 4))
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("1-a*b", "1 - a * b"),
+        ("(1-a)*b@t-2", "(1 - a) * b@t-2"),
+        ("a + (b*(c+input@t))", "a + b * (c + input@t)"),
+        ("max_pool(a+b, 3, 2, 1)*c", "max_pool(a + b, 3, 2, 1) * c"),
+        ("average_pool( a,1x3 )", "average_pool(a, 1x3, 1x3, 0)"),
+    ],
+)
+def test_combinations_are_written_as_they_are_read(text: str, written: str) -> None:
+    source = source_of(text)
+    assert source.text(lambda each: each.name if each.lag is None else aged(each.name, each.lag)) == written
+    assert source_of(written) == source
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a +", "'' is no source in 'a .'"),
+        ("a b", "'b' is no source in 'a b'"),
+        ("2 - a", "'-' is no source"),
+        ("max_pool(a)", "'[)]' is no source"),
+        ("max_pool(a, 2, 2, 0, 1)", "'[)]' is no source"),
+        ("max_pool(a, b)", "'b' is no source"),
+        ("max_pool(a, 0)", "a window with kernel"),
+        ("a@t+2", "'2' is no source|no layer"),
+        ("a@now", "'a@now' is no source; write 'a', 'a@t' or, of spikes 3 timesteps old, 'a@t-3'"),
+        ("(" * 99 + "a", "has more than 50 brackets in each other"),
+        ("1 - " * 5000 + "a", "has more than 50 brackets in each other"),
+    ],
+)
+def test_text_that_is_no_source_is_refused(text: str, said: str) -> None:
+    with pytest.raises(MappingError, match=said):
+        raise MappingError(f"no layer '{source_of(text).names}'")
+
+
 def test_lists_planes_and_whole_tensors_refuse_sums() -> None:
     sums = {"hidden1": ("hidden0",), "output": ("hidden1 + hidden0",)}
     with pytest.raises(MappingError, match=r"reads the sum hidden1 . hidden0, which lists of spikes do not hold: set"):
         network_reading(sums, widths=(8, 8, 8, 4), capacities=None)
     with pytest.raises(MappingError, match="a sum of spikes does not run as whole tensors; use the compiled program"):
         WholeTensors(network_of_sums(SUMS["ages"]))
+    with pytest.raises(MappingError, match="layer 'hidden2': a product of spikes does not run as whole tensors"):
+        WholeTensors(network_of_sums(SUMS["AND, IAND"]))
     network = network_of_planes(PLANES, delay=0)
-    both = Source(name="hidden0", neurons=32, also=(Source(name="flat", neurons=32),))
+    terms = tuple(Source(name=name, neurons=32) for name in ("hidden0", "flat"))
+    both = Source(neurons=32, by=ADD, of=terms)
     flat = replace(network.layers[0], name="flat", convolution=None, sources=(Source(name=INPUT, neurons=32),))
     with pytest.raises(
         MappingError, match=r"hidden0 . flat of other planes each: 'hidden0' has 2 x 4 x 4, 'flat' has none"
@@ -382,6 +449,9 @@ def test_a_file_of_nir_has_the_weights_of_a_sum_for_each_term() -> None:
     for sample, counts in enumerate(expected):
         sent = NodeByNode(file, DT).run(values.dense[:, sample].astype(np.float64))
         np.testing.assert_array_equal(sent.sum(axis=0), counts)
+    product = network_of_sums({"output": ("hidden1 * hidden2",)}, delay=0)
+    with pytest.raises(DescriptionError, match=r"(?s)layer 'output'.*a product of spikes has no counterpart in NIR"):
+        network_of_layers(product, given_values(product, 3).arrays, DT)
     planes = reading(network_of_planes(PLANES, PLANES, PLANES, delay=0), {"hidden2": ("hidden0 + hidden1",)})
     with pytest.raises(DescriptionError, match="a convolution of a sum of spikes is not written to files"):
         network_of_layers(planes, given_values(planes, 3).arrays, DT)

@@ -324,3 +324,45 @@ def test_activity_is_numbered_with_channels_outermost() -> None:
         count = activity.counts["hidden0"][t, sample, 0]
         np.testing.assert_array_equal(activity.ids["hidden0"][t, sample, :count], np.flatnonzero(fired[t, sample]))
     assert fired.any()
+
+
+def numbers_given(network: SpikingNetwork, seed: int = 3) -> Given:
+    """Halves and ones of either sign, with which sums do not round; the same in every timestep of a steady input."""
+    values, draw = given_values(network, seed), np.random.default_rng(seed)
+    shape = (network.timesteps, network.batch, network.inputs)
+    numbers = draw.choice([-0.5, 0.0, 0.5, 1.0], shape[network.steady_input :])
+    return replace(values, dense=numbers)
+
+
+@pytest.mark.parametrize("encoding", ["values", "image"])
+@pytest.mark.parametrize("how", ["chain", "recurrent", "norm", "late input"])
+def test_inputs_of_numbers_are_multiplied_as_meant(encoding: str, how: str) -> None:
+    """Sequences and images, by layers that read nothing else."""
+    if how == "late input" and encoding == "image":
+        return  # which has no ages
+    widths = (12, 70, 66, 4)
+    recurrence = "all_to_all" if how == "recurrent" else "none"
+    network = small_network(widths, spikes="dense", gain=20.0, encoding=encoding, bias=True, recurrence=recurrence)
+    first, second, output = network.layers
+    if how == "norm":
+        network = normed(network, "timestep")
+    if how == "late input":
+        late = replace(first, sources=(Source(name="input", neurons=12, lag=2),))
+        network = replace(network, layers=(late, second, output))
+    values = draw_norms(network, 3) if how == "norm" else numbers_given(network)
+    values = replace(values, dense=numbers_given(network).dense)
+    if how == "norm":
+        assert_as_exact(network, values)
+        return
+    engine = WholeTensors(network, 3)
+    engine.write(values.for_program(network))
+    for _ in range(2):  # nothing is left of the step before but what it trained
+        engine.write({name: values.arrays[name] for name in values.arrays})
+        engine.run()
+    found, expected = outcome(engine, network), interpreted(network, values)
+    assert all(engine.activity().counts[each.name].any() for each in network.layers)
+    assert min(np.abs(expected.gradients[each.name]).max() for each in network.layers) > 0
+    assert_alike(replace(found, ids={}, listed={}), expected, network)
+    reads_more = replace(second, sources=(Source(name="hidden0", neurons=70), Source(name="input", neurons=12)))
+    with pytest.raises(MappingError, match=r"layer 'hidden1': an input that is not spikes .* does not run as whole"):
+        WholeTensors(replace(network, layers=(network.layers[0], reads_more, output)))

@@ -17,21 +17,27 @@ from mimdsim.codelets import (
     planes,
     products,
     recurrence_and_bias,
+    sample_norms,
     spikes,
     training,
     truncation,
+    weight_functions,
 )
 from mimdsim.graph.convolution import POOLS, Patches, Planes, Pooling, Window
 from mimdsim.graph.elementwise import FUNCTIONS
 from mimdsim.graph.learned_constants import Coefficients, ConstantGradient
 from mimdsim.graph.linear_neurons import RowGradient
 from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.weight_functions import FUNCTIONS as OF_WEIGHTS
+from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.numerics.optimisers import FORMS
 from mimdsim.program import Codelet
 
 MODULES = (
     *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
     *(dense, losses, training, elementwise, products, planes, cells, learned_constants, delays),
+    weight_functions,
+    sample_norms,
 )
 BOXES = ("boxes", "boxes of states")
 OVER: dict[str, Any] = {"planes": Planes(channels=3, height=12, width=12)}
@@ -53,7 +59,7 @@ MADE = {
     elementwise: tuple(
         elementwise.surrogate_boxes(name, added) for added in (True, False) for name in elementwise.SURROGATE_CALLS
     )
-    + tuple(map(elementwise.dropout_masks, (False, True)))
+    + tuple(elementwise.dropout_masks(*how) for how in product((False, True), (False, True)))
     + tuple(elementwise.of_norm(*how) for how in product(elementwise.OF_NORM, (False, True))),
     cells: (
         *(make(name) for make in (cells.function, cells.function_gradient) for name in FUNCTIONS),
@@ -61,6 +67,12 @@ MADE = {
         *(cells.affine(scales, shifts) for scales in (False, True) for shifts in (False, True)),
         *(cells.affine(True, False, 0), cells.function("tanh", 0)),
     ),
+    weight_functions: tuple(
+        make(WeightFunction(function=name, signs=(12, -4)))
+        for make in (weight_functions.weight_function, weight_functions.weight_function_gradient)
+        for name in OF_WEIGHTS
+    ),
+    recurrence_and_bias: (recurrence_and_bias.bias_sum(2), recurrence_and_bias.bias_sum_gradient(2)),
     delays: (delays.delayed_weights(2), delays.delayed_weights_gradient(2)),
     learned_constants: (
         *(learned_constants.coefficients(each) for each in LEARNED),

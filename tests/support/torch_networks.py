@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -117,6 +118,68 @@ class Masked(nn.Module):  # type: ignore[misc]
             spk, mem2 = self.lif2(self.last(spk), mem2)
             out.append(spk)
         return torch.stack(out)
+
+
+class Dale(nn.Module):  # type: ignore[misc]
+    """Excitatory and inhibitory populations: weights as `kind` of parameters, inhibition subtracted, or by a mask of
+    signs with no neuron onto itself."""
+
+    def __init__(self, kind: str = "abs") -> None:
+        super().__init__()
+        self.kind, excite, inhibit = kind, HIDDEN * 3 // 4, HIDDEN // 4
+        self.excite, self.inhibit = snn.Leaky(beta=0.9), snn.Leaky(beta=0.85)
+        self.read = snn.Leaky(beta=0.95)
+        self.in_e, self.in_i = nn.Linear(INPUTS, excite), nn.Linear(INPUTS, inhibit, bias=False)
+        self.ee, self.ei = (nn.Parameter(torch.randn(excite, wide) * 0.2) for wide in (excite, inhibit))
+        self.ie = nn.Parameter(torch.randn(inhibit, excite) * 0.2)
+        self.out = nn.Linear(excite, CLASSES)
+        self.register_buffer("mask", 1 - torch.eye(excite))
+        if kind in ("exp", "softplus"):
+            with torch.no_grad():
+                for each in (self.ee, self.ei, self.ie):
+                    each.sub_(2.5)
+
+    def forward(self, x: Any) -> Any:
+        functions = {"softplus": torch.nn.functional.softplus, "relu": torch.relu, "exp": torch.exp}
+        positive = functions.get(self.kind, torch.abs)
+        mem_e, mem_i, mem = self.excite.reset_mem(), self.inhibit.reset_mem(), self.read.reset_mem()
+        spk_e, spk_i, recorded = x.new_zeros(x.shape[1], len(self.ee)), x.new_zeros(x.shape[1], len(self.ie)), []
+        for step in x:
+            own = positive(self.ee) * self.mask if self.kind in ("abs", "relu") else positive(self.ee)
+            to_e = self.in_e(step) + spk_e @ own - spk_i @ positive(self.ie)
+            to_i = torch.nn.functional.linear(step, self.in_i.weight.abs()) + spk_e @ positive(self.ei)
+            spk_e, mem_e = self.excite(to_e, mem_e)
+            spk_i, mem_i = self.inhibit(to_i, mem_i)
+            spk, mem = self.read(self.out(spk_e), mem)
+            recorded.append(spk)
+        return torch.stack(recorded)
+
+
+class SignedRecurrence(nn.Module):  # type: ignore[misc]
+    """One population with signs per neuron: as a mask of 1, 0 and -1, and as a diagonal matrix; a read-out of what
+    excites through a parametrization."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        excite = HIDDEN * 3 // 4
+        self.inp, self.out = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.rec = nn.Parameter(torch.randn(HIDDEN, HIDDEN) * 0.3)
+        signs = torch.cat([torch.ones(excite), -torch.ones(HIDDEN - excite)])
+        self.register_buffer("mask", signs.repeat(HIDDEN, 1).fill_diagonal_(0))
+        self.register_buffer("signs", torch.diag(signs))
+        self.lif, self.read = snn.Leaky(beta=0.9), snn.Leaky(beta=0.95)
+        torch.nn.utils.parametrize.register_parametrization(self.inp, "weight", nn.ReLU())
+
+    def forward(self, x: Any) -> Any:
+        mem, mem2 = self.lif.reset_mem(), self.read.reset_mem()
+        spk, recorded = x.new_zeros(x.shape[1], HIDDEN), []
+        weight = torch.abs(self.rec) * self.mask
+        for step in x:
+            spk, mem = self.lif(self.inp(step) + torch.nn.functional.linear(spk, weight), mem)
+            out = torch.nn.functional.linear(spk, self.out.weight.abs() @ self.signs, self.out.bias)
+            spk2, mem2 = self.read(out, mem2)
+            recorded.append(spk2)
+        return torch.stack(recorded)
 
 
 class SurrogateSpike(torch.autograd.Function):  # type: ignore[misc]
@@ -1135,6 +1198,44 @@ def _sew(step_mode: str) -> Any:
     return net
 
 
+class SewResNet(nn.Module):  # type: ignore[misc]
+    """SpikingJelly's SEW ResNet (`sew_resnet18` and the like) with fewer blocks and planes: stem, pool, blocks, the
+    second with a shortcut of its own and half the size, an adaptive pool and a linear layer without neurons."""
+
+    def __init__(self, connect: str, step_mode: str):
+        super().__init__()
+        self.connect = connect
+        self.conv1, self.bn1 = jelly.Conv2d(2, 4, 7, stride=2, padding=3, bias=False), jelly.BatchNorm2d(4)
+        self.sn1 = neuron.IFNode(detach_reset=True)
+        self.maxpool = jelly.MaxPool2d(3, 2, 1)
+        self.layer1, self.layer2 = self._block(4, 4), self._block(4, 6, stride=2)
+        self.avgpool, self.fc = jelly.AdaptiveAvgPool2d((1, 1)), jelly.Linear(6, CLASSES)
+        functional.set_step_mode(self, step_mode)
+
+    def _block(self, planes: int, made: int, stride: int = 1) -> Any:
+        block = nn.ModuleDict()
+        shapes = {"1": (planes, made, 3, stride, 1), "2": (made, made, 3, 1, 1)}
+        shapes |= {"downsample": (planes, made, 1, stride, 0)} if stride > 1 else {}
+        for name, shape in shapes.items():
+            block[name] = nn.Sequential(
+                jelly.Conv2d(*shape, bias=False), jelly.BatchNorm2d(made), neuron.IFNode(detach_reset=True)
+            )
+        return block
+
+    def _through(self, block: Any, x: Any) -> Any:
+        out, identity = block["2"](block["1"](x)), x
+        if "downsample" in block:
+            identity = block["downsample"](x)
+        if self.connect == "ADD":
+            return identity + out
+        return identity * out if self.connect == "AND" else identity * (1.0 - out)
+
+    def forward(self, x: Any) -> Any:
+        x = self.maxpool(self.sn1(self.bn1(self.conv1(x))))
+        x = self.avgpool(self._through(self.layer2, self._through(self.layer1, x)))
+        return self.fc(x.flatten(2 if self.avgpool.step_mode == "m" else 1))
+
+
 class NormedLoop(Loop):
     """snnTorch, a loop over time with a batch norm in every timestep."""
 
@@ -1149,6 +1250,45 @@ class NormedLoop(Loop):
             last, two = self.lif2(self.bn2(self.fc2(spikes)), two)
             out.append(last)
         return torch.stack(out)
+
+
+class LayerNormed(Loop):
+    """snnTorch, a loop over time with a layer norm of what linear layers and their biases make."""
+
+    def __init__(self) -> None:
+        super().__init__(_leaky(), _leaky())
+        self.norm1, self.norm2 = nn.LayerNorm(HIDDEN), nn.LayerNorm(CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        for step in x:
+            spikes, one = self.lif1(self.norm1(self.fc1(step)), one)
+            last, two = self.lif2(self.norm2(self.fc2(spikes)), two)
+            out.append(last)
+        return torch.stack(out)
+
+
+def _group_normed() -> Any:
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1), jelly.GroupNorm(2, 4), neuron.LIFNode(detach_reset=True),
+        jelly.MaxPool2d(2, 2), jelly.Conv2d(4, 6, 3, bias=False),
+        jelly.SeqToANNContainer(nn.InstanceNorm2d(6, affine=True)), neuron.LIFNode(detach_reset=True),
+        jelly.Flatten(), jelly.Linear(24, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, "m")
+    return net
+
+
+def _threshold_normed() -> Any:
+    """Zheng et al. 2021, as SpikingJelly has it."""
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, bias=False), jelly.ThresholdDependentBatchNorm2d(1.0, 1.0, 4),
+        neuron.IFNode(detach_reset=True), jelly.AvgPool2d(2, 2), jelly.Conv2d(4, 6, 3, bias=False),
+        jelly.ThresholdDependentBatchNorm2d(0.5**0.5, 1.0, 6), neuron.IFNode(detach_reset=True), jelly.Flatten(),
+        jelly.Linear(24, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, "m")
+    return net
 
 
 class NormedSequence(nn.Module):  # type: ignore[misc]
@@ -1315,6 +1455,11 @@ ZOO: dict[str, TorchNetwork] = {
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
     "inhibition that is subtracted": TorchNetwork(make=Inhibited, judge=of_counts, scale=2.0),
+    "Dale's law: absolute weights": TorchNetwork(make=Dale, judge=of_counts),
+    "Dale's law: rectified weights": TorchNetwork(make=lambda: Dale("relu"), judge=of_counts),
+    "Dale's law: exponential weights": TorchNetwork(make=lambda: Dale("exp"), judge=of_counts),
+    "Dale's law: softplus weights": TorchNetwork(make=lambda: Dale("softplus"), judge=of_counts),
+    "Dale's law: a mask of signs, and a parametrization": TorchNetwork(make=SignedRecurrence, judge=of_counts),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
     "norse recurrent": TorchNetwork(
         make=lambda: NorseRecurrent(True), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
@@ -1372,6 +1517,13 @@ ZOO: dict[str, TorchNetwork] = {
         make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
     ),
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
+    "snntorch, layer norm": TorchNetwork(make=LayerNormed, judge=of_counts, scale=1.5),
+    "spikingjelly, group and instance norm in time": TorchNetwork(
+        make=_group_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
+    "spikingjelly, batch norm that depends on the threshold": TorchNetwork(
+        make=_threshold_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
     "batch norm of sequences, recurrent": TorchNetwork(make=NormedSequence, judge=of_counts, scale=1.5),
     "spikingjelly, batch norm in time": TorchNetwork(make=_jelly_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0),
     "snntorch, depthwise and pointwise convolutions": TorchNetwork(
@@ -1386,6 +1538,13 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly, SEW blocks in time": TorchNetwork(
         make=lambda: _sew("m"), judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),
+    **{
+        f"spikingjelly, SEW ResNet, {connect}{' in time' * (step_mode == 'm')}": TorchNetwork(
+            make=partial(SewResNet, connect, step_mode), loss="", judge=of_counts, single=step_mode == "s",
+            sample=(2, 16, 16), scale=2.0,
+        )
+        for connect, step_mode in (("ADD", "m"), ("AND", "m"), ("IAND", "s"), ("IAND", "m"))
+    },
     "an image in every timestep: snnTorch's tutorial 5": TorchNetwork(make=Shown, judge=of_counts, input="image"),
     "an image in every timestep: SpikingJelly, Fashion-MNIST": TorchNetwork(
         make=ShownPlanes, loss="", judge=of_counts, sample=(1, 8, 8), scale=2.0, input="image"

@@ -10,7 +10,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, losses, products, surrogates
 from mimdsim.codelets.learned_constants import coefficient_pieces
 from mimdsim.compiler.context import Rules
-from mimdsim.compiler.dense import cells, planes
+from mimdsim.compiler.dense import cells, planes, sample_norms
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.layout import WORD_BYTES, entries_on
 from mimdsim.compiler.learned_constants import constants_of_row
@@ -292,7 +292,11 @@ def lower_masks(low: ArrayLowering, op: Operation) -> None:
     first, last = blocks.row_start // masks.positions, -(-blocks.row_stop // masks.positions)
     operands = {"states": state, "keep": keep, "masks": made}
     numbers = {"positions": masks.positions, "source": masks.source}
-    codelet, samples = elementwise.dropout_masks(bool(masks.timesteps)), {"first": first, "last": last}
+    numbers |= {"pixels": masks.pixels} if masks.pixels else {}
+    codelet, samples = (
+        elementwise.dropout_masks(bool(masks.timesteps), masks.pixels > 0),
+        {"first": first, "last": last},
+    )
     low.on_boxes("dropout masks", op, codelet, blocks, operands, samples, constants=numbers)
 
 
@@ -364,6 +368,7 @@ def lower_add_even(low: ArrayLowering, op: Operation) -> None:
 RULES: Rules = {
     **planes.RULES,
     **cells.RULES,
+    **sample_norms.RULES,
     ("matmul",): lower_product,
     ("matmul_input_gradient",): lower_input_gradient,
     ("matmul_weight_gradient", "add"): lower_weight_gradient,

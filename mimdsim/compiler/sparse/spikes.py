@@ -22,7 +22,7 @@ from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.compiler.layout import Chips, Where, in_bands
 from mimdsim.compiler.place.collectives import Trees
 from mimdsim.graph import Operation, Value
-from mimdsim.graph.layer import labels_of
+from mimdsim.graph.sources import labels_of
 from mimdsim.program import Codelet, Copy, TileMapping
 
 

@@ -119,12 +119,19 @@ def mixed(word):  # type: ignore[no-untyped-def]
 def dropout_masks(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source):  # type: ignore[no-untyped-def]
     """masks[t, box] = 1 / keep where the number of (state of the sample, neuron, t) is below keep, else 0; or of one
     mask."""
+    dropout_planes(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source, 0)
+
+
+@compiled
+def dropout_planes(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source, pixels):  # type: ignore[no-untyped-def]
+    """As `dropout_masks`, of planes instead of neurons, which have so many pixels side by side (0: of neurons)."""
     every, one, columns = in_time(masks), keep.dtype.type(1), masks.shape[-1]
     below, each = np.uint64(np.float64(keep[0]) * 4294967296.0), one / keep[0]
     for i in range(len(start)):
         for b in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
-                number = np.uint64(b % positions * columns + n) * np.uint64(0x9E3779B1)
+                place = n // pixels if pixels else b % positions * columns + n
+                number = np.uint64(place) * np.uint64(0x9E3779B1)
                 word = np.uint64(states[b // positions]) + number + np.uint64(source) * np.uint64(0xC2B2AE3D)
                 for t in range(len(every)):
                     at = (word + np.uint64(t) * np.uint64(0x85EBCA77)) & np.uint64(0xFFFFFFFF)

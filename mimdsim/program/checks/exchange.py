@@ -134,7 +134,8 @@ def _first_other_count(given: Exchange, wanted: Exchange) -> str:
         )
     # the planner records no link bytes if nothing crosses a link
     linked, amount = (
-        None if each.link_bytes is None or not each.link_bytes.any() else each.rounds for each in (given, wanted)
+        None if each.link_bytes is None or not each.link_bytes.any() else np.stack([each.rounds, each.pieces_in_rounds])
+        for each in (given, wanted)
     )
     same = linked is amount if linked is None or amount is None else np.array_equal(linked, amount)
     return "" if same else "does not count the bytes over links that it delivers"

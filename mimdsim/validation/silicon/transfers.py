@@ -16,7 +16,9 @@ import numpy as np
 
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.units import UNCERTAINTY
-from mimdsim.costs.fabric.routed import Ends, Network, Routed
+from mimdsim.costs.fabric.network import Network
+from mimdsim.costs.fabric.routed import Routed
+from mimdsim.costs.fabric.traffic import Ends
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program.messages import Messages
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, whole_numbers

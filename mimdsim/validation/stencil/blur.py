@@ -14,6 +14,9 @@ that takes longest. No factor is fitted to a row, but these are not blind predic
 `links.fixed_seconds` are what an exchange of this profile takes beyond its bytes, from the difference between 16 and 32
 bit elements, `sync.internal_cycles` and `sync.exchange_share` are its syncs on one chip, a tenth of the exchange, and
 `sync.external_cycles` and what copies cost were chosen with the rows in view (references/disagreements.toml).
+
+A second table has the time of an iteration of two blurs, of an image that grows with the chips; `links.piece_seconds`
+was taken from what its chips add.
 """
 
 from __future__ import annotations
@@ -219,6 +222,7 @@ def _in_blocks(blocks: Boxes, shape: tuple[int, ...]) -> TileMapping:
 
 
 MACHINE = "mk1"
+STEPS = 2  # of an iteration: there and back
 STAGES = {"compute": "blur", "pre copies": "pre copies", "post copies": "post copies"}  # phase -> stage of supersteps
 PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")
 # the blur, exchange and sync are derived, what is copied is assumed
@@ -249,6 +253,32 @@ def stencil_row(row: Cells, asked: Asked) -> Fields:
         "published": published,
         "tolerance": tolerance,
         "kind": phase,
+        "predict": predict,
+    }
+
+
+SCALING_TOLERANCE = 0.2
+
+
+def scaling_row(row: Cells, asked: Asked) -> Fields:
+    """Fields of a measured time of two blurs, of Mk1 chips unless a machine is asked for."""
+    chip = asked.machine_or(MACHINE)
+    chips, rows, columns = (row.whole(name) for name in ("chips", "rows", "columns"))
+    measured = row.number("us_per_iteration", above=0)
+
+    def again(machine: MimdMachine) -> float:
+        cycles = _phases(machine, chip, row["type"], chips, rows, columns)["sum"]
+        return 1e6 * STEPS * cycles / machine.chip.clock_hz
+
+    def predict() -> Fields:
+        return around(again(chip), WIDTH["sum"]) | {"bearing": row.bearing(chip.name, measured, again)}
+
+    return {
+        "name": f"blur {columns}x{rows} {row['type']}, {chips} chip(s)",
+        "unit": "us an iteration",
+        "published": measured,
+        "tolerance": SCALING_TOLERANCE,
+        "kind": "one chip" if chips == 1 else "several chips",
         "predict": predict,
     }
 
@@ -305,4 +335,10 @@ STENCIL_PHASES = ReferenceTable(
     needed={"chips", "type", "phase", "cycles", "tolerance", "source"},
     read_row=stencil_row,
     figures="exchange or copy",
+)
+BLUR_SCALING = ReferenceTable(
+    needed={"type", "chips", "rows", "columns", "us_per_iteration"},
+    also={"source"},
+    read_row=scaling_row,
+    doing="blurs",
 )

@@ -16,9 +16,10 @@ from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.delays import Delays
-from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
+from mimdsim.graph.sources import Source, source_of
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
+from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape, pixel_grid
@@ -29,8 +30,8 @@ from mimdsim.workload.description.sections import (
     Network,
     PoolKeys,
     TrainingRecipe,
+    WeightFunctionKeys,
     loss_of,
-    sum_of,
 )
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
@@ -43,10 +44,14 @@ def network_of(workload: Workload) -> SpikingNetwork:
         layers, delay = imported_layers(workload, network)
         network = replace(network, layers=layers, delay=delay)
     training = workload.training
+    functions = workload.network.weight_functions
+    _named(network.layers, "network.weight_functions", functions, ("weights", "recurrent"))
+    layers = tuple(_with_functions(layer, functions) for layer in network.layers) if functions else network.layers
     return replace(
         network,
-        frozen=_named(network.layers, "frozen", training.frozen),
-        pruned=_named(network.layers, "pruned", training.pruned),
+        layers=layers,
+        frozen=_named(layers, "training.frozen", training.frozen),
+        pruned=_named(layers, "training.pruned", training.pruned),
     )
 
 
@@ -60,8 +65,10 @@ def described_network(workload: Workload) -> SpikingNetwork:
     layers: list[Layer] = []
     for index, (before, name, neuron) in enumerate(zip(names, network.layers, neurons_of(network), strict=False)):
         neurons, is_output = widths[name], name == network.layers[-1]
-        sources = tuple(source_named(source, widths) for source in network.sources.get(name, (before,)))
-        convolution = _convolution(workload, layers, name, sources)
+        planes = {layer.name: layer.convolution.result for layer in layers if layer.convolution}
+        read = network.sources.get(name, (before,))
+        sources = tuple(source_of(each).sized(widths, planes.get) for each in read)
+        convolution = _convolution(workload, planes, name, sources)
         if convolution and convolution.result.neurons != neurons:
             made, said = convolution.result, "classes" if is_output else f"network.hidden[{index}]"
             raise MappingError(
@@ -94,6 +101,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 convolution=convolution,
                 dropout=network.of_layer("dropout", index),
                 dropout_per=network.dropout_per,
+                dropout_of=network.of_layer("dropout_of", index),
                 norm=_norm(network, index),
                 delays=Delays(**network.delays[name].model_dump()) if name in network.delays else None,
             )
@@ -119,23 +127,19 @@ def described_network(workload: Workload) -> SpikingNetwork:
     )
 
 
-def source_named(text: str, widths: Mapping[str, int]) -> Source:
-    """What network.sources says in one entry."""
-    first, *also = (Source(name=name, neurons=widths[name], lag=lag) for name, lag in sum_of(text))
-    return replace(first, also=tuple(also))
-
-
-def _convolution(workload: Workload, layers: list[Layer], name: str, sources: tuple[Source, ...]) -> Convolution | None:
+def _convolution(
+    workload: Workload, before: Mapping[str, Planes], name: str, sources: tuple[Source, ...]
+) -> Convolution | None:
     """How a layer reads planes of those before it, or of the input; None: it has no convolution."""
     keys, source = workload.network.convolutions.get(name), sources[0]
     if keys is None:
         return None
-    before = {layer.name: layer.convolution.result for layer in layers if layer.convolution}
+    made = source.planes(before.get)
     try:
-        if source.name != INPUT and (keys.planes or source.name not in before):
+        if source.name != INPUT and (keys.planes or made is None):
             what = "planes are those of the layer that it reads; leave them out" if keys.planes else ""
-            raise MappingError(what or f"'{source.name}', which it reads, comes after it or has no planes")
-        planes = _input_planes(workload.data, keys, source.neurons) if source.name == INPUT else before[source.name]
+            raise MappingError(what or f"'{source.names}', which it reads, comes after it or has no planes")
+        planes = made or _input_planes(workload.data, keys, source.neurons)
         return Convolution(
             planes=planes,
             window=Window(kernel=keys.kernel, stride=keys.stride, padding=keys.padding, dilation=keys.dilation),
@@ -150,8 +154,9 @@ def _convolution(workload: Workload, layers: list[Layer], name: str, sources: tu
 
 def _norm(network: Network, index: int) -> BatchNorm | None:
     """The batch norm of a layer."""
-    per, *constants = (network.of_layer(f"batch_norm{key}", index) for key in ("", "_epsilon", "_momentum"))
-    return None if per == "none" else BatchNorm(per=per, **dict(zip(("epsilon", "momentum"), constants, strict=True)))
+    per, *constants = (network.of_layer(f"batch_norm{key}", index) for key in ("", "_epsilon", "_momentum", "_groups"))
+    names = ("epsilon", "momentum", "groups")
+    return None if per == "none" else BatchNorm(per=per, **dict(zip(names, constants, strict=True)))
 
 
 def _pool(keys: PoolKeys | None) -> Pool | None:
@@ -175,15 +180,26 @@ def _input_planes(data: Data, keys: ConvolutionKeys, inputs: int) -> Planes:
     return Planes(channels=inputs // (width * height), height=height, width=width)
 
 
-def _named(layers: tuple[Layer, ...], key: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Parameters that a key of [training] names, by the graph's names; raises MappingError for what no layer has."""
-    known = {
-        parameter.public: parameter.name for layer in layers for parameter in layer.parameters if parameter.trained
-    }
+def _with_functions(layer: Layer, functions: Mapping[str, WeightFunctionKeys]) -> Layer:
+    """The layer with the functions of its weights."""
+    own = [each.public for each in layer.parameters if each.public in functions]
+    try:
+        made = tuple((name, WeightFunction(**functions[name].model_dump())) for name in own)
+    except MappingError as problem:
+        raise MappingError(f"network.weight_functions of layer '{layer.name}': {problem}") from None
+    return replace(layer, weight_functions=made)
+
+
+def _named(layers: tuple[Layer, ...], key: str, names: Iterable[str], roles: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Parameters, of these roles or that are trained, that a key names, by the graph's names; raises MappingError for
+    what no layer has."""
+    every = (parameter for layer in layers for parameter in layer.parameters)
+    known = {each.public: each.name for each in every if (each.role in roles if roles else each.trained)}
     for name in names:
         if name not in known:
             raise MappingError(
-                f"training.{key}: no parameter '{name}'{suggest(name, known)}; there are {', '.join(known)}"
+                f"{key}: no {'weights' if roles else 'parameter'} '{name}'{suggest(name, known)}; there are "
+                f"{', '.join(known)}"
             )
     return tuple(known[name] for name in names)
 

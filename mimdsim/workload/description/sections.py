@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Annotated, Any, Literal
@@ -13,6 +12,7 @@ from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.base.schema import OneOrMore, Section
 from mimdsim.base.search_path import PathText
 from mimdsim.graph.losses import Loss
+from mimdsim.graph.sources import source_of
 from mimdsim.numerics.optimisers import OPTIMISERS
 
 MAX_NEURONS = 1 << 24
@@ -24,8 +24,8 @@ STEADY = "image"  # the encoding of what is the same in every timestep
 # keys of the network that may be a list with one entry per layer, output layer last
 PER_LAYER = (
     *("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold"),
-    *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias", "dropout"),
-    *("batch_norm", "batch_norm_epsilon", "batch_norm_momentum"),
+    *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias", "dropout", "dropout_of"),
+    *("batch_norm", "batch_norm_epsilon", "batch_norm_momentum", "batch_norm_groups"),
 )
 Extent = Annotated[int, Field(ge=0, le=65_536)]
 Pair = Annotated[tuple[Extent, Extent], Field()]
@@ -116,6 +116,14 @@ class DelayKeys(Section):
     epsilon: float = Field(default=0.0, ge=0, le=1)
 
 
+class WeightFunctionKeys(Section):
+    """What weights are made of a parameter: `function` of every number of it, times 1 in rows of sources that excite
+    and -1 in those that inhibit: `signs` are so many rows of each, as in [24, -6]; none: all excite."""
+
+    function: str
+    signs: tuple[int, ...] = Field(default=(), max_length=65_536)
+
+
 class CellKeys(Section):
     """Neurons by equations of a timestep, each 'name = expression': docs/neurons.md. `parameters`: numbers that they
     name; `learned`: those that every neuron has of its own and trains, and where they start; `shared`: the learned ones
@@ -148,14 +156,20 @@ class Network(Section):
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
     default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
     source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
-    `delays`: by layer, delays of its weights that are learned. "hidden0 + hidden1" are the dense spikes of both added
-    up, which must be as many, with one matrix of weights.
-    `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
-    reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
-    grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over
-    the samples (and positions of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a
-    bias; what comes from the layer itself is added to that. `batch_norm_epsilon` is added to the variance;
-    `batch_norm_momentum` is the share of a new value in the running averages, by which tests and inference normalise.
+    `delays`: by layer, delays of its weights that are learned. `weight_functions`: by parameter (hidden0,
+    hidden0.recurrent), what weights are made of it, as in Dale's law. "hidden0 + hidden1" are the dense spikes of both
+    added up, which must be as many, with one matrix of weights; products, complements and pools stand there too, as in
+    "hidden0 * (1 - hidden1)" and "max_pool(hidden0, 3, 2, 1)" (size, stride, padding).
+    `bias`: a trained current per neuron, output layer included; 2 or more: so many, which are added up, as those of
+    several products in PyTorch. `dropout`: of dense spikes, the share of what a layer reads that is left out of a
+    training step, drawn anew for every timestep or sequence (`dropout_per`), neuron by neuron or whole planes
+    (`dropout_of`), while the rest grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a
+    layer reads is normalised over the samples (and positions of planes) of every timestep, or of the whole sequence,
+    then times a trained gain, plus a bias; what comes from the layer itself is added to that. `batch_norm_epsilon` is
+    added to the variance; `batch_norm_momentum` is the share of a new value in the running averages, by which tests and
+    inference normalise. "sample" is layer norm, in every timestep over a sample's neurons, or over each of
+    `batch_norm_groups` equal shares of them or of a sample's planes: group norm, with as many groups as planes instance
+    norm; it keeps no averages.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -194,13 +208,16 @@ class Network(Section):
     )
     convolutions: dict[str, ConvolutionKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
     delays: dict[str, DelayKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
+    weight_functions: dict[str, WeightFunctionKeys] = Field(default_factory=dict, max_length=4 * MAX_LAYERS)
     delay: Literal[0, 1] = 1
-    bias: OneOrMore[bool] = False
+    bias: OneOrMore[bool | Annotated[int, Field(ge=2, le=64)]] = False
     dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
     dropout_per: Literal["timestep", "sequence"] = "timestep"  # how often what is left out is drawn
-    batch_norm: OneOrMore[Literal["none", "timestep", "sequence"]] = "none"
+    dropout_of: OneOrMore[Literal["neuron", "plane"]] = "neuron"  # what is left out
+    batch_norm: OneOrMore[Literal["none", "timestep", "sequence", "sample"]] = "none"
     batch_norm_epsilon: OneOrMore[Annotated[float, Field(gt=0, le=1)]] = 1e-5
     batch_norm_momentum: OneOrMore[Annotated[float, Field(ge=0, le=1)]] = 0.1
+    batch_norm_groups: OneOrMore[Annotated[int, Field(gt=0, le=65_536)]] = 1
     # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would
     output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
     neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
@@ -379,26 +396,6 @@ def loss_of(training: TrainingRecipe, neurons_per_class: int) -> Loss:
     return Loss(kind=training.loss, neurons_per_class=neurons_per_class, **constants)
 
 
-AGE = re.compile(r"t(?:-([1-9][0-9]{0,8}))?")
-
-
-def source_of(text: str) -> tuple[str, int | None]:
-    """(the layer, how many timesteps old its spikes are, None: as from layer to layer) of 'hidden0', 'hidden0@t-3'."""
-    name, at, age = text.partition("@")
-    found = AGE.fullmatch(age)
-    if at and found is None:
-        raise MappingError(
-            f"network.sources: '{text}' is no source; write '{name.strip()}', '{name.strip()}@t' or, of spikes "
-            f"3 timesteps old, '{name.strip()}@t-3'"
-        )
-    return name, int(found.group(1) or 0) if found else None
-
-
-def sum_of(text: str) -> list[tuple[str, int | None]]:
-    """What `source_of` finds in each term of 'hidden0 + hidden1@t-3'."""
-    return [source_of(term.strip()) for term in text.split("+")]
-
-
 def check_sources(network: Network) -> None:
     """Raises MappingError for layers that are not there, or cannot be read."""
     known = ("input", *network.layers)
@@ -410,13 +407,13 @@ def check_sources(network: Network) -> None:
                     f"{', '.join(network.layers)}"
                 )
     for layer, names in network.sources.items():
-        terms = [term for each in names for term in sum_of(each)]
-        for name, _ in terms:
+        terms = [term.name for each in names for term in source_of(each).terms]
+        for name in terms:
             if name == layer:
                 raise MappingError(f"network.sources.{layer}: write network.recurrence for its synapses onto itself")
             if name not in known:
                 raise MappingError(
                     f"network.sources.{layer}: no layer '{name}'{near(name, known)}; it may read {', '.join(known)}"
                 )
-        if "output" in dict(terms) and network.output == "membrane":
+        if "output" in terms and network.output == "membrane":
             raise MappingError(f'network.sources.{layer}: with output = "membrane" the output layer sends no spikes')

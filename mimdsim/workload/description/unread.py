@@ -52,13 +52,27 @@ READERS = (
         'it is for dense spikes of neurons that take several operations, as "lif" does not',
     ),
     _Readers(
-        ("network.batch_norm_epsilon", "network.batch_norm_momentum"),
+        ("network.batch_norm_epsilon",),
         "network.batch_norm",
         lambda workload: bool(workload.network.imported) or _any_but("none", workload.network.batch_norm),
         "no layer has a batch norm",
     ),
     _Readers(
-        ("network.dropout_per",),
+        ("network.batch_norm_momentum",),
+        "network.batch_norm",
+        lambda workload: (
+            bool(workload.network.imported) or _any_of(("timestep", "sequence"), workload.network.batch_norm)
+        ),
+        "no layer has a batch norm",
+    ),
+    _Readers(
+        ("network.batch_norm_groups",),
+        "network.batch_norm",
+        lambda workload: bool(workload.network.imported) or _any_of(("sample",), workload.network.batch_norm),
+        'no layer has batch_norm = "sample"',
+    ),
+    _Readers(
+        ("network.dropout_per", "network.dropout_of"),
         "network.dropout",
         lambda workload: bool(workload.network.imported) or _any_but(0.0, workload.network.dropout),
         "nothing is dropped",
@@ -152,6 +166,11 @@ def unread_keys(workload: Workload, changed: Collection[str] = ()) -> Iterator[U
 
 def _default(record: object, key: str) -> object:
     return type(record).model_fields[key].get_default(call_default_factory=True)  # type: ignore[attr-defined]
+
+
+def _any_of(values: tuple[str, ...], given: object) -> bool:
+    """Whether one of these is given, for all layers or for one."""
+    return any(each in values for each in (given if isinstance(given, tuple) else (given,)))
 
 
 def _any_but(standard: object, value: object) -> bool:

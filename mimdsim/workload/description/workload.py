@@ -40,7 +40,7 @@ PATHS = (("data", "path"), ("network", "imported"), ("network", "models"), ("tra
 MOST_SHORT_IDS = (1 << 16) - 1
 DECIDED_BY_MODEL = (
     *("decay", "current_gain", "threshold", "recurrence", "sources", "convolutions", "delay", "bias", "batch_norm"),
-    *("delays", "neuron", "neuron_parameters", "reset", "reset_by", "learned", "cells", "models"),
+    *("delays", "weight_functions", "neuron", "neuron_parameters", "reset", "reset_by", "learned", "cells", "models"),
 )
 
 

@@ -10,15 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.graph import Layer, SpikingNetwork
-from mimdsim.graph.delays import delayed_weights
-from mimdsim.graph.layer import Source
+from mimdsim.graph import OPERATIONS, Layer, SpikingNetwork
 from mimdsim.graph.learned_constants import settled
 from mimdsim.graph.linear_neurons import LinearNeuron
-from mimdsim.graph.names import INPUT
+from mimdsim.graph.names import INPUT, Parameter
 from mimdsim.graph.neuron_parts import Model, Parts, compose
+from mimdsim.graph.sources import ADD, Source
 from mimdsim.graph.spikes import Selection
-from mimdsim.workload.interchange.model_file import RESETS, Dynamics, ImportedNetwork, Population, Reset, weights_named
+from mimdsim.workload.interchange.model_file import RESETS, Dynamics, ImportedNetwork, Population, Reset
 from mimdsim.workload.interchange.nir_nodes import Reals
 
 Array = npt.NDArray[Any]
@@ -101,14 +100,25 @@ def network_of_layers(
     """(a network with its weights as populations, their names); raises DescriptionError for neurons that do not fit."""
     populations = []
     for layer in (with_constants(each, weights) for each in network.layers):
-        bias, recurrent = weights.get(f"b.{layer.name}"), weights.get(f"r.{layer.name}")
+        acting = _acting_weights(layer, weights)
+        bias, recurrent = (
+            next((values for each, values in acting.items() if each.role == role), None)
+            for role in ("bias", "recurrent")
+        )
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
         read = network.sources(layer)
-        arrays = zip(read, _matrices(layer, read, weights), strict=True)
+        matrices = (np.asarray(values, np.float64) for each, values in acting.items() if each.role == "weights")
+        arrays = zip(read, matrices, strict=True)
         # the same weights for every term of a sum
         every = ((term, values) for each, values in arrays if values.any() or each == read[0] for term in each.terms)
-        reads = tuple((replace(term, also=()), values) for term, values in every)
+        reads = tuple(every)
+        if other := [each for one in read for each in one.combinations if each.by != ADD]:
+            why = f"a {other[0].kind} of spikes has no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
+            raise _refused(f"layer '{layer.name}'", why)
+        if layer.norm and not layer.norm.averages:
+            why = "norms of samples have no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
+            raise _refused(f"layer '{layer.name}'", why)
         if layer.convolution and len(reads) > 1:
             why = "a convolution of a sum of spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
             raise _refused(f"layer '{layer.name}'", why)
@@ -127,12 +137,18 @@ def network_of_layers(
     return ImportedNetwork(populations=tuple(populations), dt_seconds=dt_seconds), names
 
 
-def _matrices(layer: Layer, read: tuple[Source, ...], weights: Mapping[str, Array]) -> list[Array]:
-    """The weights of what a layer reads, source by source; delays that were learned are rounded."""
-    if layer.delays is None:
-        return [np.asarray(weights[name], np.float64) for name in weights_named(layer.name, read)]
-    w, delay = (np.asarray(weights[each.name], np.float64) for each in layer.parameters[:2])
-    return list(delayed_weights(layer.delays.ages, 0.0, w, delay, np.zeros(1)))
+def _acting_weights(layer: Layer, weights: Mapping[str, Array]) -> dict[Parameter, Array]:
+    """Weights and biases as timesteps read them; delays that were learned are rounded."""
+    known = dict(weights)
+    for each in layer.derived:
+        given = [np.asarray(weights[own.name], np.float64) for own in each.of] + [np.zeros(1) for _ in each.scheduled]
+        made = OPERATIONS[each.kind].evaluate(each.about, *given)
+        known |= {own.name: values for own, values in zip(each.makes, made, strict=True)}
+    return {
+        each: known[each.name]
+        for each in layer.acting
+        if each.role in ("weights", "recurrent", "bias") and each.name in known
+    }
 
 
 def with_constants(layer: Layer, weights: Mapping[str, Array]) -> Layer:

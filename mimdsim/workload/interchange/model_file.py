@@ -33,9 +33,8 @@ from pydantic import TypeAdapter
 from mimdsim.base.errors import DataFileError, MappingError, shortened
 from mimdsim.base.files import parse_json
 from mimdsim.graph.convolution import Convolution
-from mimdsim.graph.layer import Source, labels_of
 from mimdsim.graph.names import INPUT, aged
-from mimdsim.workload.description.sections import source_of
+from mimdsim.graph.sources import Source, labels_of, source_of
 from mimdsim.workload.interchange.nir_nodes import Reals
 from mimdsim.workload.interchange.nir_planes import bounded
 from mimdsim.workload.interchange.state_dict import FROM, chain_of, layer_names
@@ -267,9 +266,10 @@ def _sources(
     delay = notes.get(f"{layer}.delay", "0")
     text = notes.get(f"{layer}{SOURCES}", f"{before}@t" + (f"-{delay}" if delay != "0" else ""))
     try:
-        read = [source_of(each) for each in text.split(" ")]
+        sources = tuple(source_of(each) for each in text.split(" "))
     except MappingError:
-        read = []
+        sources = ()
+    read = [(each.name, each.lag) for each in sources]
     least = {name: int(places[name] > places[layer]) for name, _ in read if name in places and name != layer}
     ages = all(lag is not None and least.get(name, MOST_DELAY + 1) <= lag <= MOST_DELAY for name, lag in read)
     if not read or not ages or len(set(read)) < len(read) or (before == INPUT != read[0][0]):
@@ -278,7 +278,6 @@ def _sources(
             f"says that '{layer}' reads '{shortened(text)}'; needed are '{INPUT}', which the first layer reads first, "
             f"and others, each at an age of at most {MOST_DELAY}, one after it from 1 on: 'hidden0@t {INPUT}@t-2'",
         )
-    sources = tuple(Source(name=name, neurons=0, lag=lag) for name, lag in read)
     return dict(zip(weights_named(layer, sources), sources, strict=True))
 
 

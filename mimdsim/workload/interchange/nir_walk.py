@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.graph.convolution import Convolution
-from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
+from mimdsim.graph.sources import Source
 from mimdsim.workload.description.sections import MAX_LAYERS
 from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.nir_composition import (

@@ -250,7 +250,7 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     populations, names = network_of_layers(network, folded(network.layers, arrays), dt)
     writable_folder(out.parent)
     write_nir(out, nir_of_network(populations, names))
-    normed = [layer.name for layer in network.layers if layer.norm]
+    normed = [layer.name for layer in network.layers if layer.norm and layer.norm.averages]
     lines = [f"{populations.title}, a timestep of {dt:g} s = tau / r, written to {out}"]
     if weights is not None and (differing := neuron_differences(weights, workload)):
         lines.append(

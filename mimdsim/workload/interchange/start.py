@@ -60,13 +60,14 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
     gradients = [chosen.of_layer("reset_gradient", index) or "mask" for index in range(len(selections))]
     layers, delay = layers_of(f"network.imported = '{chosen.imported}'", network, selections, gradients)
     dropped = zip(layers, described.layers, strict=True)
-    return tuple(replace(one, dropout=each.dropout, dropout_per=each.dropout_per) for one, each in dropped), delay
+    keys = ("dropout", "dropout_per", "dropout_of")
+    return tuple(replace(one, **{key: getattr(each, key) for key in keys}) for one, each in dropped), delay
 
 
 # fields of [network] that determine the meaning of weights; how they were learned (surrogates, capacities) does not
 MEANING = (
     "imported", "neuron", "neuron_parameters", "learned", "decay", "current_gain", "threshold", "reset", "reset_by",
-    "recurrence", "sources", "delays", "delay", "bias", "output",
+    "recurrence", "sources", "delays", "weight_functions", "delay", "bias", "output",
 )  # fmt: skip
 _NOTE, _ACCURACIES = "mimdsim.network", "mimdsim.accuracies"
 

@@ -1,0 +1,99 @@
+"""What is made of parameters before the timesteps, on tiles: weights and their gradients are worked out where the
+parameters lie."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.codelets import delays, weight_functions
+from mimdsim.codelets import recurrence_and_bias as biases
+from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.graph import Operation
+from mimdsim.program import Codelet
+
+
+def lower_delayed_weights(low: Lowering, op: Operation) -> None:
+    """delayed_weights: a matrix for every age."""
+    fields = [f"at{age}" for age in range(op.attributes.ages)]
+    codelet = delays.delayed_weights(op.attributes.ages, op.attributes.epsilon)
+    _make_weights(low, op, "delayed weights", codelet, fields, delays.GIVEN)
+
+
+def lower_delay_gradient(low: Lowering, op: Operation) -> None:
+    """delayed_weights_gradient: from the sums over the timesteps."""
+    names = (*delays.GIVEN, *(f"at{age}" for age in range(op.attributes.ages)))
+    codelet = delays.delayed_weights_gradient(op.attributes.ages, op.attributes.epsilon)
+    _make_gradients(low, op, "delay gradients", codelet, ("dw", "ddelay"), names)
+
+
+def lower_weight_function(low: Lowering, op: Operation) -> None:
+    """weight_function: of a matrix, or a row."""
+    codelet = weight_functions.weight_function(op.attributes)
+    _make_weights(low, op, "functions of weights", codelet, ["acting"], ("w",))
+
+
+def lower_weight_gradient(low: Lowering, op: Operation) -> None:
+    """weight_function_gradient: from the sum over the timesteps."""
+    codelet = weight_functions.weight_function_gradient(op.attributes)
+    _make_gradients(low, op, "gradients of functions", codelet, ("dw",), ("gradient", "w"))
+
+
+def lower_bias_sum(low: Lowering, op: Operation) -> None:
+    """bias_sum: of the biases of a layer."""
+    names = biases.names(op.attributes)
+    _make_weights(low, op, "biases", biases.bias_sum(op.attributes), ["acting"], names)
+
+
+def lower_bias_gradient(low: Lowering, op: Operation) -> None:
+    """bias_sum_gradient: the same for every bias."""
+    names = biases.names(op.attributes)
+    _make_gradients(low, op, "gradients of biases", biases.bias_sum_gradient(op.attributes), names, ("gradient",))
+
+
+def _make_weights(
+    low: Lowering, op: Operation, stage: str, codelet: Codelet, fields: list[str], given: tuple[str, ...]
+) -> None:
+    """Of several copies of the layer each makes its share, which goes to all."""
+    shape, role = low.values[op.outputs[0]].shape, "weights"
+    made = {field: _like_weights(low, name, op.layer, role) for field, name in zip(fields, op.outputs, strict=True)}
+    read = {field: low.storage[name][0] for field, name in zip(given, op.inputs, strict=True)}
+    _compute(low, op, codelet, stage, fields[0], made | read)
+    for name in op.outputs:
+        low.storage[name] = (low.on_every_copy(name, (shape[0], shape[1]), role, op.layer),)
+
+
+def _make_gradients(
+    low: Lowering, op: Operation, stage: str, codelet: Codelet, fields: tuple[str, ...], given: tuple[str, ...]
+) -> None:
+    read = {field: low.storage[name][0] for field, name in zip(given, op.inputs, strict=True)}
+    made = dict(zip(fields, op.outputs, strict=True))
+    for name in made.values():
+        low.outputs[name] = _like_weights(low, name, op.layer, "weight gradients")
+    _compute(low, op, codelet, stage, fields[0], made | read)
+
+
+def _compute(low: Lowering, op: Operation, codelet: Codelet, stage: str, first: str, operands: dict[str, str]) -> None:
+    """Vertices over the matrix in field `first`; those that work on boxes are told the rows."""
+    matrix = operands[first]
+    chosen, tiles, columns = low.over_matrix(codelet, matrix, op.layer)
+    if "row_start" in codelet.columns:
+        none = np.zeros_like(columns["start"])
+        whole = {"row_start": none, "row_stop": none + low.variables[matrix].shape[0]}
+        chosen, columns = codelet, whole | dict(columns)
+    low.compute(stage, op, chosen, tiles, columns, operands)
+
+
+def _like_weights(low: Lowering, name: str, layer: str, category: str) -> str:
+    rows, neurons = low.values[name].shape
+    low.storage[name] = (low.numbers(name, (rows, neurons), category, layer),)
+    return name
+
+
+RULES: Rules = {
+    ("delayed_weights",): lower_delayed_weights,
+    ("delayed_weights_gradient",): lower_delay_gradient,
+    ("bias_sum",): lower_bias_sum,
+    ("bias_sum_gradient",): lower_bias_gradient,
+    ("weight_function",): lower_weight_function,
+    ("weight_function_gradient",): lower_weight_gradient,
+}

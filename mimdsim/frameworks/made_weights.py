@@ -1,0 +1,94 @@
+"""Weights that a PyTorch module makes of a parameter before it multiplies by them: Dale's law, positive weights, masks.
+
+What is done to the parameter is known step by step (recording.py). Signs and masks are found by the values: what was
+made, held against the function of the parameter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from mimdsim.frameworks.arithmetic import TIMES
+from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.origins import FunctionResult, Made, Parameter, Read, parts_of
+from mimdsim.graph.weight_functions import FUNCTIONS, WeightFunction, run_lengths
+
+SAME = 1e-5  # of a weight: the module computes in float32
+OF_TORCH = {"abs": "abs", "__abs__": "abs", "absolute": "abs", "relu": "relu", "relu_": "relu", "exp": "exp"}
+
+
+def parameter_in(origin: Any) -> Parameter | None:
+    """The one parameter of which functions made something; None of other values."""
+    while isinstance(origin, (Made, FunctionResult)):
+        parts = [each for each in parts_of(origin) if not isinstance(each, (float, np.ndarray))]
+        if not parts:
+            return None
+        origin = parts[0]
+        origin = origin.of if isinstance(origin, Read) else origin
+    return origin if isinstance(origin, Parameter) else None
+
+
+def is_diagonal(tensor: Any) -> bool:
+    """Whether it is a square matrix of fixed numbers that has none beside its diagonal."""
+    return (
+        isinstance(tensor, torch.Tensor)
+        and tensor.ndim == 2
+        and not tensor.requires_grad
+        and tensor.shape[0] == tensor.shape[1]
+        and bool((tensor == torch.diag(torch.diagonal(tensor))).all())
+    )
+
+
+def function_of_weights(
+    where: str, origin: Any, parameter: Parameter, held: torch.Tensor, made: torch.Tensor, turned: bool
+) -> tuple[WeightFunction | None, np.ndarray | None]:
+    """The function of weights that were made of a parameter, None where they are itself, and the zeros and ones by
+    which these are multiplied beside it, laid out as the parameter is. turned: [outputs, inputs]; raises
+    DescriptionError for what nothing here is."""
+    names = _functions_in(origin)
+    nearest = f"nearest: {', '.join(FUNCTIONS)} of the parameter, times a fixed sign per source or zeros and ones"
+    unknown = [name for name in names if name not in FUNCTIONS]
+    if unknown or len(names) > 1:
+        raise refusal(f"{where} multiplies by what '{(unknown or names)[0]}' made of '{parameter.name}'; {nearest}")
+    name = names[0] if names else "identity"
+    w, acts = (each.detach().cpu().numpy().astype(np.float64) for each in (held, made))
+    if made.stride() != held.stride():
+        acts, turned = acts.T, not turned
+    plain = FUNCTIONS[name].of(w)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(plain == 0, np.nan, acts / plain)
+    known = factor[~np.isnan(factor)]
+    whole = np.rint(known)
+    if acts.shape != w.shape or (np.abs(known - whole) > SAME).any() or (np.abs(whole) > 1).any():
+        raise refusal(
+            f"{where} multiplies by what numbers other than 1, 0 and -1 made of '{parameter.name}'; {nearest}"
+        )
+    gone = np.rint(factor) == 0
+    by_row = np.sign(np.nan_to_num(np.rint(factor)).reshape(len(factor), -1))
+    by_row = by_row.T if turned else by_row
+    if ((by_row > 0).any(axis=1) & (by_row < 0).any(axis=1)).any():
+        raise refusal(f"{where} gives weights of one source several signs, of '{parameter.name}'; {nearest}")
+    signs = run_lengths(np.where((by_row < 0).any(axis=1), -1, 1))
+    masked = gone.any() and not parameter.masked
+    if masked and not FUNCTIONS[name].keeps_zeros:
+        raise refusal(f"{where} has a mask beside '{name}' of '{parameter.name}'; nearest: abs or relu with that mask")
+    function = WeightFunction(function=name, signs=signs) if name != "identity" or signs else None
+    return function, (~gone).astype(np.float64) if masked else None
+
+
+def _functions_in(origin: Any) -> list[str]:
+    """The functions, by the names here where there are such, of which values are made; a product with fixed numbers is
+    none."""
+    if not isinstance(origin, (Made, FunctionResult)):
+        return _functions_in(origin.of) if isinstance(origin, Read) else []
+    parts = [each for each in parts_of(origin) if not isinstance(each, (float, np.ndarray))]
+    if isinstance(origin, Made) and origin.by in OF_TORCH and origin.op == "+":  # of abs
+        return [OF_TORCH[origin.by], *_functions_in(parts[0].args[0])]
+    if isinstance(origin, Made) and origin.op == TIMES and len(parts) == 1:
+        return _functions_in(parts[0])
+    if isinstance(origin, Made) and (origin.by in OF_TORCH or origin.op == "softplus") and len(parts) == 1:
+        return [OF_TORCH.get(origin.by, origin.op), *_functions_in(parts[0])]
+    return [f"{origin.by}()" if origin.by in FUNCTIONS else origin.by, *(_functions_in(parts[0]) if parts else [])]

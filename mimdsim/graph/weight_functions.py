@@ -1,0 +1,136 @@
+"""Weights that are functions of parameters: Dale's law and others that keep the sign of what a source does.
+
+Before the timesteps a matrix is made of every parameter with a function, element by element, times a fixed sign per
+row: that of the neuron which acts by it. Gradients of the parameters follow from those of the matrix after the
+timesteps. Functions are worked out in float64 and rounded once. To add one, write a row of FUNCTIONS and what it costs
+in codelets/weight_functions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.records import OpDef, Value, elements, like, pulled_back_by
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """of and slope: of float64 weights; PyTorch's where a derivative jumps. inverse: of what it makes. keeps_zeros:
+    weights of 0 act as 0 and get no gradient, so that a mask of the parameter is one of the weights. flops: of a weight
+    and its sign, and of the gradient."""
+
+    of: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
+    inverse: Callable[[Array], Array]
+    keeps_zeros: bool
+    flops: tuple[int, int]
+
+
+LEAST_LOG = -200.0  # exp of it is 0 in float32
+
+
+def _softplus_inverse(y: Array) -> Array:
+    return np.where(y > 0, y + np.log(-np.expm1(-np.maximum(y, 1e-300))), LEAST_LOG)
+
+
+FUNCTIONS = {
+    "identity": Function(of=np.array, slope=np.ones_like, inverse=np.array, keeps_zeros=True, flops=(1, 1)),
+    "abs": Function(of=np.abs, slope=np.sign, inverse=np.array, keeps_zeros=True, flops=(2, 3)),
+    "relu": Function(
+        of=lambda w: np.maximum(w, 0), slope=lambda w: (w > 0).astype(w.dtype), inverse=np.array, keeps_zeros=True,
+        flops=(2, 2),
+    ),
+    "exp": Function(
+        of=np.exp, slope=np.exp, inverse=lambda y: np.where(y > 0, np.log(np.maximum(y, 1e-300)), LEAST_LOG),
+        keeps_zeros=False, flops=(2, 3),
+    ),
+    "softplus": Function(
+        of=lambda w: np.logaddexp(0, w), slope=lambda w: np.exp(-np.logaddexp(0, -w)), inverse=_softplus_inverse,
+        keeps_zeros=False, flops=(4, 5),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightFunction:
+    """`function` of every weight, times a sign per row. signs: so many rows that excite (4) and inhibit (-2), one run
+    after another; none: all excite. Raises MappingError for an unknown function and for a run of no rows."""
+
+    function: str
+    signs: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.function not in FUNCTIONS:
+            hint = suggest(self.function, FUNCTIONS)
+            raise MappingError(f"function {self.function!r} is not known{hint}; there are {', '.join(FUNCTIONS)}")
+        if 0 in self.signs:
+            raise MappingError("signs hold a run of 0 rows; give counts, below 0 of rows that inhibit, as in [24, -6]")
+
+    def __str__(self) -> str:
+        return ",".join([self.function, *map(str, self.signs)])
+
+    @property
+    def about(self) -> Function:
+        return FUNCTIONS[self.function]
+
+    def check(self, rows: int) -> None:
+        """Raises MappingError where the signs are not those of so many rows."""
+        if self.signs and (given := sum(map(abs, self.signs))) != rows:
+            raise MappingError(f"signs are of {given} rows, the weights have {rows}")
+
+    def sign(self, first: int, last: int) -> Array:
+        """float64[rows, 1] of rows `first` to `last` - 1."""
+        every = np.repeat(np.sign(self.signs).astype(np.float64), np.abs(self.signs)) if self.signs else np.ones(last)
+        return every[first:last, None]
+
+    def of_rows(self, first: int, last: int | None, negative: bool = False) -> WeightFunction:
+        """That of some of the rows, or of what is subtracted."""
+        if not (self.signs or negative):
+            return self
+        last = sum(map(abs, self.signs)) if last is None else last
+        signs = self.sign(first, last)[:, 0] * (-1 if negative else 1)
+        return WeightFunction(function=self.function, signs=run_lengths(signs))
+
+
+def run_lengths(signs: Array) -> tuple[int, ...]:
+    """`WeightFunction.signs` of a number of 1 or -1 for every row."""
+    edges = [0, *(np.flatnonzero(np.diff(signs)) + 1).tolist(), len(signs)]
+    runs = tuple(int(signs[first]) * (last - first) for first, last in pairwise(edges) if last > first)
+    return () if all(run > 0 for run in runs) else runs
+
+
+def weights_of_function(about: WeightFunction, w: Array, first: int = 0) -> Array:
+    """What acts in place of rows `first` and following of a parameter."""
+    made: Array = (about.about.of(w.astype(np.float64)) * about.sign(first, first + len(w))).astype(w.dtype)
+    return made
+
+
+def weight_function_gradient(about: WeightFunction, gradient: Array, w: Array, first: int = 0) -> Array:
+    """The gradient of rows of a parameter from that of what acts in their place."""
+    slope = about.about.slope(w.astype(np.float64)) * about.sign(first, first + len(w))
+    made: Array = (gradient * slope).astype(w.dtype)
+    return made
+
+
+WEIGHT_FUNCTIONS = (
+    OpDef(
+        name="weight_function",
+        shapes=lambda values, _: (("", Value(name="", shape=values[0].shape, role=values[0].role)),),
+        evaluate=lambda about, w: (weights_of_function(about, w),),
+        vjp=pulled_back_by("weight_function_gradient", "d.{input}", 0),
+        flops=lambda values, about: about.about.flops[0] * elements(values[0]),
+    ),
+    OpDef(
+        name="weight_function_gradient",
+        shapes=like(0),
+        evaluate=lambda about, gradient, w: (weight_function_gradient(about, gradient, w),),
+        flops=lambda values, about: about.about.flops[1] * elements(values[0]),
+    ),
+)

@@ -1,0 +1,101 @@
+"""Norms of samples in networks written in PyTorch: what they are read as, what is refused, weights back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mimdsim
+from mimdsim.base.errors import DescriptionError
+from mimdsim.workload import network_of
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+zoo = pytest.importorskip("torch_networks")
+nn, jelly, neuron = zoo.nn, zoo.jelly, zoo.neuron
+
+
+def test_a_layer_norm_is_read_alike_in_eval_and_written_back() -> None:
+    module, spikes, _ = zoo.example(zoo.ZOO["snntorch, layer norm"])
+    workload = mimdsim.from_torch(module, spikes, loss="ce_count_loss")
+    assert network_of(workload) == network_of(mimdsim.from_torch(module.eval(), spikes, loss="ce_count_loss"))
+    assert workload.network.batch_norm == ("sample", "sample") or workload.network.batch_norm == "sample"
+    program = mimdsim.torch_function(workload, "tiny")
+    before = {name: each.detach().clone() for name, each in module.named_parameters()}
+    with torch.no_grad():
+        for number, each in enumerate(program.parameters()):
+            each += 0.125 * (number + 1)
+    mimdsim.to_torch(module, program)
+    moved = {name: (each.detach() - before[name]).unique() for name, each in module.named_parameters()}
+    assert all(len(each.mul(8).round().unique()) == 1 and each[0] > 0.1 for each in moved.values())
+    assert len({float(each[0].mul(8).round()) for each in moved.values()}) == len(moved)
+
+
+def test_groups_are_those_of_the_module() -> None:
+    name = "spikingjelly, group and instance norm in time"
+    module, spikes, _ = zoo.example(zoo.ZOO[name])
+    network = network_of(mimdsim.from_torch(module, spikes, loss="ce_count_loss"))
+    assert [layer.norm and layer.norm.groups for layer in network.layers] == [2, 6, None]
+    assert [layer.bias for layer in network.layers] == [True, False, True]
+
+
+def test_currents_that_hardly_differ_are_those_of_pytorch_as_far_as_it_computes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch norm of two samples: float32 rounds what it divides by next to nothing."""
+    torch.manual_seed(1)
+    net = in_time(jelly.BatchNorm2d(4))
+    net[0] = jelly.Conv2d(2, 4, 6, bias=False, step_mode="m")
+    net[4] = jelly.Linear(4, 3, step_mode="m")
+    with torch.no_grad():
+        net[0].weight.mul_(0.01).add_(10.0)
+        net[0].weight[:, 0, 0, 0] = 0.003
+    spikes = torch.ones(4, 2, 2, 6, 6)
+    spikes[0, 0, 0, 0, 0] = 0.0
+    network = network_of(mimdsim.from_torch(net, spikes))
+    assert network.layers[0].norm
+    monkeypatch.setattr("mimdsim.frameworks.reading.largest_of_norm", lambda *_: np.zeros(4))
+    with pytest.raises(DescriptionError, match="layer '2' gets currents that differ by up to"):
+        mimdsim.from_torch(net, spikes)
+
+
+def in_time(norm: Any) -> Any:
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3), norm, neuron.IFNode(detach_reset=True), jelly.Flatten(), jelly.Linear(64, 3),
+        neuron.IFNode(detach_reset=True),
+    )  # fmt: skip
+    for each in net:
+        if hasattr(each, "step_mode"):
+            each.step_mode = "m"
+    return net
+
+
+OF_TIMESTEPS = {
+    "TemporalEffectiveBatchNorm2d": lambda: jelly.TemporalEffectiveBatchNorm2d(5, 4),
+    "BatchNormThroughTime2d": lambda: jelly.BatchNormThroughTime2d(5, 4, step_mode="m"),
+}
+
+
+@pytest.mark.parametrize("name", OF_TIMESTEPS)
+def test_norms_with_weights_of_every_timestep_are_refused_by_name(name: str) -> None:
+    module = in_time(OF_TIMESTEPS[name]())
+    said = rf"'1' \({name}\) is not among the layers that run here; nearest: one norm for all timesteps"
+    with pytest.raises(DescriptionError, match=said):
+        mimdsim.from_torch(module, (torch.rand(5, 3, 2, 6, 6) < 0.4).float())
+    layers = zoo.snn.BatchNormTT2d(4, 5)
+
+    class Through(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norms, self.cell = nn.Conv2d(2, 4, 3), layers, zoo.snn.Leaky(beta=0.9)
+
+        def forward(self, x: Any) -> Any:
+            mem = self.cell.reset_mem()
+            for step, norm in zip(x, self.norms, strict=True):
+                spikes, mem = self.cell(norm(self.conv(step)), mem)
+            return spikes
+
+    with pytest.raises(DescriptionError, match=r"'norms.0' \(BatchNorm2d\) has no statistics or no shift; .*not BNTT"):
+        mimdsim.from_torch(Through(), (torch.rand(5, 3, 2, 6, 6) < 0.4).float())
