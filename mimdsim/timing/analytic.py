@@ -64,7 +64,7 @@ def time_program(
     stream = host_stream_seconds(program, machine.host)
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
-    residuals = residuals_of(_figures(program))
+    residuals = residuals_of("training step" if program.observables.gradients else "program on tiles")
     off = combined(doubt.half_width_cycles for doubt in doubts) / cycles if cycles else 0.0
     low, high = interval(cycles / clock, off, residuals.factor)
     columns = _tile_columns(program, machine.chip.grid_columns, memory, loads)
@@ -93,13 +93,6 @@ def time_program(
         silicon=silicon,
         assumptions=_machine_assumptions(machine) + _program_assumptions(program),
     )
-
-
-def _figures(program: Program) -> str:
-    """The class whose residuals its time has."""
-    if program.chips > 1:
-        return "several chips"
-    return "training step" if program.observables.gradients else "program on tiles"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

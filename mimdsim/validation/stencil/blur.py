@@ -253,11 +253,13 @@ def stencil_row(row: Cells, asked: Asked) -> Fields:
         "published": published,
         "tolerance": tolerance,
         "kind": phase,
+        "origin": ORIGIN,
         "predict": predict,
     }
 
 
 SCALING_TOLERANCE = 0.2
+ORIGIN = "thorbenlouw/lbm-graphcore"
 
 
 def scaling_row(row: Cells, asked: Asked) -> Fields:
@@ -279,6 +281,8 @@ def scaling_row(row: Cells, asked: Asked) -> Fields:
         "published": measured,
         "tolerance": SCALING_TOLERANCE,
         "kind": "one chip" if chips == 1 else "several chips",
+        "figures": "solver step" if chips == 1 else "several chips",
+        "origin": ORIGIN,
         "predict": predict,
     }
 
