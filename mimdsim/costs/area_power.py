@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import hypot
 from typing import Any
 
+from mimdsim.base.residuals import residuals_of
 from mimdsim.base.schema import SourcedSection
 from mimdsim.base.units import SOURCE_KINDS, kind_of, less_certain, uncertainty
 from mimdsim.machine import MimdMachine
@@ -183,11 +184,13 @@ def energy_profile(
     *,
     voltage_factor: Estimate | None = None,
     static: EnergyPart | None = None,
+    figures: str = "",
 ) -> EnergyProfile:
     """Energy from (name, field of `section` that holds the coefficient, count) of each part.
 
     The coefficient times the count is joules: watts times seconds, joules per byte times bytes, and so on; what the
     chip's own supply pays also times `voltage_factor`. static: a part that does not come from `section`, first.
+    figures: the class whose residuals it has, "" where no energies were published.
     Raises KeyError for a coefficient without a source.
     """
     parts = [] if static is None else [static]
@@ -199,7 +202,7 @@ def energy_profile(
             joules = joules * voltage_factor
         if joules.value:
             parts.append(EnergyPart(name=name, joules=joules.value, kind=joules.kind, half_width_joules=joules.off))
-    return EnergyProfile(parts=tuple(parts))
+    return EnergyProfile(parts=tuple(parts), residuals=residuals_of(figures) if figures else None)
 
 
 def tiled_energy(

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal, get_args
 
 from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.base.residuals import residuals_of
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.costs.area_power import energy_profile
@@ -84,7 +85,8 @@ def time_on_gpu(
     rate = gpu.host.bytes_per_second if pinned else gpu.host.framework_bytes_per_second
     host_seconds = lowered.input_bytes / rate
     device_seconds = sum(span.seconds for span in spans)
-    low, high = how.interval(precision, convolutions=lowered.convolves)
+    residuals = residuals_of("GPU training step")
+    low, high = (end**residuals.factor for end in how.interval(precision, convolutions=lowered.convolves))
     # a copy is hidden behind the previous batch; at worst, a framework's pipeline hides nothing
     slowest = device_seconds * high
     return GpuProfile(
@@ -98,6 +100,7 @@ def time_on_gpu(
         host_exposed_seconds=max(0.0, host_seconds - device_seconds),
         seconds_low=max(device_seconds * low, host_seconds),
         seconds_high=max(slowest, host_seconds) if pinned else slowest + host_seconds,
+        residuals=residuals,
         bytes_needed=lowered.bytes_needed,
         memory_bytes=gpu.memory.capacity_bytes,
         energy=_energy(
@@ -283,6 +286,7 @@ def _energy(
             ("L2", "l2_joules_per_byte", l2),
             ("host link", "host_joules_per_byte", host_bytes),
         ),
+        figures="energy of a GPU",
     )
 
 

@@ -197,7 +197,8 @@ def _on_gpu(
     device = _device_seconds(best)
     timesteps, convolutions = network.timesteps, any(layer.convolution for layer in network.layers)
     precision = next(name for name in ELEMENT_BYTES if name == best.precision)
-    low, high = STRATEGIES[best.strategy].interval(precision, convolutions=convolutions)
+    factor = best.residuals.factor if best.residuals else 1.0
+    low, high = (end**factor for end in STRATEGIES[best.strategy].interval(precision, convolutions=convolutions))
     walking = [one for one in built if not STRATEGIES[one.strategy].hoisted]
     stepwise = min(walking, key=lambda one: _seconds_of_turns(one, timesteps), default=None)
     out = gpu.launch.host_synchronisation_seconds + scores_bytes / gpu.host.bytes_per_second

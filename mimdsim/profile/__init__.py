@@ -4,7 +4,7 @@
 numpy. Loading one validates every field, so a report can be drawn from someone else's file.
 """
 
-from mimdsim.profile.ratios import UncertainSeconds, ratio, ratio_of, seconds_by_source
+from mimdsim.profile.ratios import UncertainSeconds, independent_ratio, ratio, ratio_of, ratio_to_gpu, seconds_by_source
 from mimdsim.profile.records import (
     FIRING,
     MAPPING_FILE,
@@ -61,9 +61,11 @@ __all__ = [
     "Training",
     "UncertainSeconds",
     "WhatIf",
+    "independent_ratio",
     "load_profile",
     "ratio",
     "ratio_of",
+    "ratio_to_gpu",
     "save_profile",
     "seconds_by_source",
 ]

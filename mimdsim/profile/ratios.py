@@ -1,21 +1,23 @@
 """The uncertainty of the ratio of two times that depend on the same costs.
 
-A cost that is counted too low is too low in both, so most of the uncertainty of a time cancels in a ratio. Every
-source is assumed to be off by the same factor in both times, anywhere between its bounds, and independently of the
-others: the interval is that of the worst combination.
+A cost that is counted too low is too low in both, so most of the uncertainty of a time cancels in a ratio: every source
+is off by the same factor in both times. Sources are independent of each other, and what is left of them adds as
+squares. What widens or narrows the intervals of a class of figures (`base/residuals.py`) does so for its part.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mimdsim.profile.records import TiledProfile
+from mimdsim.base.residuals import combined, interval
+from mimdsim.profile.records import GpuProfile, TiledProfile
 
 
 @dataclass(frozen=True, kw_only=True)
 class UncertainSeconds:
-    """Seconds that share a source, and the most seconds by which they may be off."""
+    """Seconds that share a source, and by how many seconds it leaves the whole off, at the level of intervals."""
 
     source: str
     seconds: float
@@ -31,11 +33,12 @@ def seconds_by_source(profile: TiledProfile) -> tuple[UncertainSeconds, ...]:
     if not profile.doubts:
         reach = profile.seconds_high - whole
         return (UncertainSeconds(source=f"all of {profile.machine}", seconds=whole, half_width=reach),)
+    factor = profile.residuals.factor if profile.residuals else 1.0
     parts = [
         UncertainSeconds(
             source=f"{doubt.name} ({doubt.kind})",
             seconds=profile.seconds(doubt.cycles),
-            half_width=profile.seconds(doubt.half_width_cycles),
+            half_width=factor * profile.seconds(doubt.half_width_cycles),
         )
         for doubt in profile.doubts
     ]
@@ -53,12 +56,19 @@ class Ratio:
 
 
 def ratio(ours: Iterable[UncertainSeconds], theirs: Iterable[UncertainSeconds]) -> Ratio:
-    """Our seconds over theirs; infinity if theirs may be zero."""
+    """Our seconds over theirs; infinity if theirs are zero, 1 if both are."""
     ours, theirs = tuple(ours), tuple(theirs)
-    middle = _over(sum(part.seconds for part in ours), sum(part.seconds for part in theirs))
-    inverse = _largest(theirs, ours)
-    low, high = 1 / inverse if inverse else float("inf"), _largest(ours, theirs)
-    return Ratio(low=min(low, middle), middle=middle, high=max(high, middle))  # sums of parts round past each other
+    one, other = (sum(part.seconds for part in parts) for parts in (ours, theirs))
+    if one <= 0 or other <= 0:
+        middle = 1.0 if one <= other else math.inf
+        return Ratio(low=middle, middle=middle, high=middle)
+    shares: dict[str, float] = {}
+    for part in ours:
+        shares[part.source] = shares.get(part.source, 0.0) + part.half_width / one
+    for part in theirs:
+        shares[part.source] = shares.get(part.source, 0.0) - part.half_width / other
+    low, high = interval(one / other, combined(shares.values()))
+    return Ratio(low=low, middle=one / other, high=high)
 
 
 def ratio_of(ours: TiledProfile, theirs: TiledProfile) -> Ratio:
@@ -66,28 +76,22 @@ def ratio_of(ours: TiledProfile, theirs: TiledProfile) -> Ratio:
     return ratio(seconds_by_source(ours), seconds_by_source(theirs))
 
 
-def _largest(above: tuple[UncertainSeconds, ...], below: tuple[UncertainSeconds, ...]) -> float:
-    """The largest ratio: sources that weigh more in the numerator are slow there, the others are fast.
-
-    The largest ratio itself determines which weigh more, so sources change sides one by one in order of weight.
-    """
-    reach_above = {part.source: part.half_width for part in above}
-    reach_below = {part.source: part.half_width for part in below}
-    sources = [*reach_above, *(source for source in reach_below if source not in reach_above)]
-    pairs = [(reach_above.get(source, 0.0), reach_below.get(source, 0.0)) for source in sources]
-    pairs.sort(key=lambda pair: -(pair[0] / pair[1] if pair[1] else float("inf")))
-    top = sum(part.seconds for part in above) - sum(reach_above.values())
-    bottom = sum(part.seconds for part in below) - sum(reach_below.values())
-    best = _over(top, bottom)
-    for more, less in pairs:
-        top, bottom = top + 2 * more, bottom + 2 * less
-        best = max(best, _over(top, bottom))
-    return best
+Ends = tuple[float, float, float]  # a number, and its interval
 
 
-def _over(top: float, bottom: float) -> float:
-    """top / bottom for times, which are never negative despite rounding; zero over zero is 1."""
-    top, bottom = max(top, 0.0), max(bottom, 0.0)
-    if bottom:
-        return top / bottom
-    return float("inf") if top else 1.0
+def independent_ratio(ours: Ends, theirs: Ends) -> Ratio:
+    """The ratio of two numbers above 0 that share no source, each with an interval; `theirs` may be infinitely wide."""
+
+    def reach(end: float, middle: float) -> float:
+        return abs(math.log(end / middle)) if end > 0 else math.inf
+
+    (one, low, high), (other, least, most) = ours, theirs
+    middle = one / other
+    down, up = (reach(low, one), reach(most, other)), (reach(high, one), reach(least, other))
+    return Ratio(low=middle * math.exp(-combined(down)), middle=middle, high=middle * math.exp(combined(up)))
+
+
+def ratio_to_gpu(gpu: GpuProfile, tiled: TiledProfile) -> Ratio:
+    """A GPU's time as a multiple of a tiled machine's."""
+    ends = ((one.seconds_per_training_step, one.seconds_low, one.seconds_high) for one in (gpu, tiled))
+    return independent_ratio(*ends)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from mimdsim.base.residuals import Residuals, combined, interval
 from mimdsim.base.units import show_bytes
 
 
@@ -49,8 +50,8 @@ def _sum(parts: tuple[SiliconPart, ...]) -> tuple[float, float]:
     return sum(part.value for part in parts), sum(part.half_width for part in parts)
 
 
-SCHEMA_VERSION = 7
-OLDER_VERSIONS = (3, 4, 5, 6)  # that are still read; what they lack has its default
+SCHEMA_VERSION = 8
+OLDER_VERSIONS = (3, 4, 5, 6, 7)  # that are still read; what they lack has its default
 FIRING = "firing"  # the finding of a run whose layers never fire, or always
 STATIC = "static power"  # the part of an energy that does not depend on what is done
 
@@ -148,7 +149,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """Cycles that share a source: how many, and what they add to the half width of the interval."""
+    """Cycles that share a source: how many, and by how many that source may be off."""
 
     name: str
     kind: str
@@ -171,6 +172,7 @@ class EnergyProfile:
     """Energy of one training step, static power included."""
 
     parts: tuple[EnergyPart, ...]
+    residuals: Residuals | None = None  # of its class; None where no energies were published
 
     @property
     def joules(self) -> float:
@@ -191,12 +193,21 @@ class EnergyProfile:
         return sum(part.joules for part in parts), sum(part.half_width_joules for part in parts)
 
     @property
+    def propagated(self) -> float:
+        """How far its sources leave it off, as a share: parts share processes and boards, so theirs add plainly."""
+        return sum(part.half_width_joules for part in self.parts) / self.joules if self.joules else 0.0
+
+    @property
     def joules_low(self) -> float:
-        return self.joules - sum(part.half_width_joules for part in self.parts)
+        return self._interval[0]
 
     @property
     def joules_high(self) -> float:
-        return self.joules + sum(part.half_width_joules for part in self.parts)
+        return self._interval[1]
+
+    @property
+    def _interval(self) -> tuple[float, float]:
+        return interval(self.joules, self.propagated, self.residuals.factor if self.residuals else 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,7 +367,8 @@ class TiledProfile:
     seconds_low: float  # interval of seconds_per_training_step
     seconds_high: float
     assumptions: tuple[Assumption, ...]
-    doubts: tuple[Doubt, ...] = ()  # what the interval is made of, widest first
+    doubts: tuple[Doubt, ...] = ()  # what its sources leave off, widest first
+    residuals: Residuals | None = None  # of its class; None in profiles from before classes had any
     exchange_cycles_other_model: int = 0  # by the exchange model that is not selected
     chips: int = 1
     energy: EnergyProfile | None = None  # None if the machine's description has no energy section
@@ -378,6 +390,11 @@ class TiledProfile:
     def seconds(self, cycles: float) -> float:
         """Cycles of this machine's clock in seconds."""
         return cycles / self.clock_hz
+
+    @property
+    def propagated(self) -> float:
+        """How far its doubts together leave its cycles off, as a share: they are independent and add as squares."""
+        return combined(doubt.half_width_cycles for doubt in self.doubts) / self.cycles if self.cycles else 0.0
 
     @property
     def unknown(self) -> str:
@@ -500,6 +517,7 @@ class GpuProfile:
     assumptions: tuple[Assumption, ...]
     energy: EnergyProfile | None = None  # None if the machine's description has no energy section
     never_built: bool = False  # a bound rather than a program: drawn, but never the strongest
+    residuals: Residuals | None = None  # of its class; None in profiles from before classes had any
 
     def __repr__(self) -> str:
         return f"{self.machine}, {self.strategy}, {self.precision}: {1e3 * self.seconds_per_training_step:.3g} ms"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mimdsim.base.units import show_bytes
-from mimdsim.profile import GpuProfile, RunProfile, Span, TiledProfile, ratio_of
+from mimdsim.profile import GpuProfile, RunProfile, Span, TiledProfile, ratio_of, ratio_to_gpu
 from mimdsim.report.formatting import significant
 
 BOUND = " (a bound)"  # appended to strategies that have never been built
@@ -180,6 +180,7 @@ def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Con
     parts["host"] += gpu.host_exposed_seconds
     phases["host"] = gpu.host_exposed_seconds
     seconds, base = gpu.seconds_per_training_step, tiled.seconds_per_training_step if tiled else 0.0
+    ratio = ratio_to_gpu(gpu, tiled) if tiled and base else None
     return Contender(
         title=gpu.title,
         strategy=gpu.strategy + (BOUND if gpu.never_built else ""),
@@ -195,9 +196,9 @@ def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Con
         bytes_needed=gpu.bytes_needed,
         memory_bytes=gpu.memory_bytes,
         strongest=strongest,
-        ratio=seconds / base if base else None,
-        ratio_low=gpu.seconds_low * inverse(tiled.seconds_high) if tiled else 0.0,
-        ratio_high=gpu.seconds_high * inverse(tiled.seconds_low) if tiled else 0.0,
+        ratio=ratio.middle if ratio else None,
+        ratio_low=ratio.low if ratio else 0.0,
+        ratio_high=ratio.high if ratio else 0.0,
         unknown=tiled.unknown if tiled else "",
         against="does not fit its memory" if not fits else _of_reference(tiled) if tiled else "",
     )

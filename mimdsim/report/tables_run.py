@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mimdsim.base.phases import in_order
+from mimdsim.base.residuals import LEVEL
 from mimdsim.base.units import counted
 from mimdsim.profile import Activity, MemoryProfile, Span, TiledProfile, Training
 from mimdsim.report.formatting import significant, thousands, unit_of
@@ -115,9 +116,20 @@ def _balance(span: Span, tiled: TiledProfile) -> Value:
     return shown(f"{balance:.2f}", balance)
 
 
+def _factor(tiled: TiledProfile) -> str:
+    """How residuals change what the sources leave open."""
+    known = tiled.residuals
+    if known is None or not tiled.doubts:
+        return ""
+    return (
+        f"Together {tiled.propagated:.1%}, times {known.factor:g}, which holds {known.text}: interval to "
+        f"{LEVEL:.0%} (docs/intervals.md). "
+    )
+
+
 def doubts_table(tiled: TiledProfile, most: int) -> Table:
     """The `most` parts of the cycles that widen the interval most, and the exchange model not selected."""
-    width = sum(doubt.half_width_cycles for doubt in tiled.doubts) or 1
+    width = sum(doubt.half_width_cycles**2 for doubt in tiled.doubts) or 1
     rows = [
         (
             doubt.name,
@@ -125,16 +137,17 @@ def doubts_table(tiled: TiledProfile, most: int) -> Table:
             doubt.cycles,
             percent(doubt.cycles, tiled.cycles or 1),
             time_cell(tiled, tiled.seconds(doubt.half_width_cycles)),
-            shown(_whole_share(doubt.half_width_cycles, width), doubt.half_width_cycles),
+            shown(_whole_share(doubt.half_width_cycles**2, width), doubt.half_width_cycles),
         )
         for doubt in tiled.doubts[:most]
     ]
     left = len(tiled.doubts) - len(rows)
-    note = (f"{thousands(left)} smaller parts are left out. " if left > 0 else "") + _other_model(tiled)
+    note = f"{thousands(left)} smaller parts are left out. " if left > 0 else ""
+    note += _factor(tiled) + _other_model(tiled)
     headers = ("part", "kind of source", "cycles", "of all cycles", f"plus or minus {unit_of(tiled)}", "of the width")
     return table(
         "doubts",
-        "What the interval is made of, widest first",
+        "What the interval is made of, widest first; parts are independent, so their squares add up",
         headers,
         rows,
         note,

@@ -1,9 +1,9 @@
 """Numbers of a study's points with their doubts, drawn together.
 
 An interval alone says too little when two points are compared: a cost that is too low in one is too low in the other.
-So a draw sets the position of every source between its bounds once, for all points: a point's time is the sum of what
-its sources take there. Sources are independent of each other, as in `profile/ratios.py`, and every position between the
-bounds is as likely as any other: nothing is known of them but their bounds. Area, watts and energy, of which rows have
+So a draw sets the position of every source once, for all points, and the logarithm of a point's time is off by the sum
+of what its sources are. Sources are independent of each other, as in `profile/ratios.py`, and normal: between their
+bounds with the chance that intervals are given at. Area, watts and energy, of which rows have
 an interval only, share one position for each column; energy takes those of static and dynamic watts where these are its
 parts. What has no interval does not vary.
 """
@@ -11,9 +11,11 @@ parts. What has no interval does not vary.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import NormalDist
 
 import numpy as np
 
+from mimdsim.base.residuals import LEVEL
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import BY_TIME, ENERGY, TIME, WATTS, Constraint, Metric, Row, over_workloads
 
@@ -39,7 +41,7 @@ class Draws:
     same point has the same draws in every study.
 
     reference: the row of every workload that ratios are to. `count`: of draws. `sources`: names of `positions`,
-    float64[sources, draws] in -1 to 1.
+    float64[sources, draws], 1 at their bounds.
     """
 
     def __init__(
@@ -60,9 +62,12 @@ class Draws:
         self.reference = _by_source(reference, sources) if len(reference) == self.width else None
 
     def _position(self, name: str) -> np.ndarray:
-        """float64[draws]: uniform in -1 to 1, one in each of as many equal parts, in an order of its own."""
+        """float64[draws]: normal, in -1 to 1 with the chance LEVEL; one in each of as many equally likely parts, in an
+        order of its own."""
         rng = np.random.default_rng((self.seed, *name.encode()))
-        return 2 * (rng.permutation(self.count) + rng.random(self.count)) / self.count - 1
+        chances = (rng.permutation(self.count) + rng.random(self.count)) / self.count
+        normal = NormalDist()
+        return np.array([normal.inv_cdf(chance) for chance in chances]) / normal.inv_cdf((1 + LEVEL) / 2)
 
     def parts(self, designs: int) -> Iterator[slice]:
         """All draws in parts that fit memory with so many designs."""
@@ -108,8 +113,7 @@ class Draws:
         """float64[rows, draws] or [rows, 1]."""
         result: np.ndarray
         if name == TIME:
-            result = 1e3 * (self.seconds[at, None] + self.reach[at] @ self.positions[:, draws])
-            return result
+            return 1e3 * self.seconds[at, None] * np.exp(self.reach[at] @ self.positions[:, draws])
         middle, low, high = (ends[at, None] for ends in self._ends(name))
         if name == "ratio":
             times = self._column(TIME, at, draws) / 1e3
@@ -117,8 +121,8 @@ class Draws:
                 result = middle * times / self.seconds[at, None]
                 return result
             seconds, reach = self.reference
-            result = times / np.tile(seconds[:, None] + reach @ self.positions[:, draws], (len(at) // self.width, 1))
-            return result
+            drawn = seconds[:, None] * np.exp(reach @ self.positions[:, draws])
+            return np.asarray(times / np.tile(drawn, (len(at) // self.width, 1)))
         if name in BY_TIME:
             other = BY_TIME[name]
             whole = 1e3 * self.seconds[at, None] if other == TIME else self._ends(other)[0][at, None]
@@ -132,11 +136,12 @@ class Draws:
         return self._between(name, middle, low, high, draws)
 
     def _between(self, name: str, middle: np.ndarray, low: np.ndarray, high: np.ndarray, draws: slice) -> np.ndarray:
-        """At the column's position: -1 is the lower bound, 0 the value, 1 the upper bound."""
+        """At the column's position: -1 is the lower bound, 0 the value, 1 the upper bound, by equal factors."""
         if not self._differs(name):
             return middle
-        place = self.position_of(name)[None, draws]
-        return np.asarray(middle + np.where(place < 0, place * (middle - low), place * (high - middle)))
+        place, tiny = self.position_of(name)[None, draws], np.finfo(float).tiny
+        factor = np.where(place < 0, low, high) / np.where(middle == 0, 1, middle)
+        return np.asarray(middle * np.maximum(factor, tiny) ** np.abs(place))
 
     def _differs(self, name: str) -> bool:
         middle, low, high = self._ends(name)
@@ -154,8 +159,8 @@ class Draws:
 
 
 def _by_source(rows: Sequence[Row], sources: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of rows, float64[rows], nan where there are none, and float64[rows, sources] by how many they may be
-    off."""
+    """Seconds of rows, float64[rows], nan where there are none, and by what share of them each source leaves them off,
+    float64[rows, sources]."""
     seconds, reach = np.full(len(rows), np.nan), np.zeros((len(rows), len(sources)))
     for place, row in enumerate(rows):
         parts = row["seconds_by_source"] or ()
@@ -163,5 +168,5 @@ def _by_source(rows: Sequence[Row], sources: dict[str, int]) -> tuple[np.ndarray
             seconds[place] = sum(part[1] for part in parts)
         for name, _, off in parts:
             if off:
-                reach[place, sources[name]] += off
+                reach[place, sources[name]] += off / seconds[place]
     return seconds, reach

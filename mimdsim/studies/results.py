@@ -8,7 +8,7 @@ from typing import Any
 
 from mimdsim.base.units import show_bytes
 from mimdsim.pipeline.overrides import MACHINE_SECTIONS, WORKLOAD_SECTIONS
-from mimdsim.profile import UncertainSeconds, ratio
+from mimdsim.profile import UncertainSeconds, independent_ratio, ratio
 from mimdsim.report.formatting import field_value, field_values, significant
 from mimdsim.studies.metrics import ENERGY, INFERENCE, METRICS, TIME, Row, interval_columns
 
@@ -214,13 +214,13 @@ def is_number(value: Any) -> bool:
 
 
 def gpu_ratio(row: Row, gpu: str) -> tuple[float, float, float] | None:
-    """How many times as fast as a GPU, by its strongest strategy, the tiled machine is; bounds from opposite ends of
-    both intervals. None where one of the two has no time, or does not fit."""
-    theirs, low, high = (row[name] for name in interval_columns(f"{gpu} strongest_ms"))
-    ours = row[TIME]
-    if not theirs or not ours or not row["fits"]:
+    """How many times as fast as a GPU, by its strongest strategy, the tiled machine is, and the interval of that. None
+    where one of the two has no time, or does not fit."""
+    theirs, ours = ([row[name] for name in interval_columns(each)] for each in (f"{gpu} strongest_ms", TIME))
+    if not theirs[0] or not ours[0] or not row["fits"]:
         return None
-    return theirs / ours, low / row["ms_high"], high / max(row["ms_low"], 1e-9)
+    times = independent_ratio((theirs[0], theirs[1], theirs[2]), (ours[0], ours[1], ours[2]))
+    return times.middle, times.low, times.high
 
 
 def _gpu_cells(row: Row, gpus: tuple[str, ...]) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.base.residuals import combined, interval, residuals_of
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.costs.area_power import energy_profile, silicon_profile, tiled_energy
 from mimdsim.costs.chip_links import host_exposed_seconds
@@ -63,7 +64,9 @@ def time_program(
     stream = host_stream_seconds(program, machine.host)
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
-    off = sum(doubt.half_width_cycles for doubt in doubts)
+    residuals = residuals_of("training step" if program.observables.gradients else "program on tiles")
+    off = combined(doubt.half_width_cycles for doubt in doubts) / cycles if cycles else 0.0
+    low, high = interval(cycles / clock, off, residuals.factor)
     columns = _tile_columns(program, machine.chip.grid_columns, memory, loads)
     silicon = silicon_profile(machine)
     return TiledProfile(
@@ -79,9 +82,10 @@ def time_program(
         memory=memory,
         host_seconds=stream,
         host_exposed_seconds=exposed,
-        seconds_low=(cycles - off) / clock + exposed,
-        seconds_high=(cycles + off) / clock + exposed,
+        seconds_low=low + exposed,
+        seconds_high=high + exposed,
         doubts=doubts,
+        residuals=residuals,
         costs_of_another=of_another,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
         run_name="training step" if program.observables.gradients else "run",

@@ -107,8 +107,8 @@ def own_shares(program: Program, machine: MimdMachine, loads: Sequence[Superstep
 
 
 def with_correlation(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:
-    """The doubts with the half widths of a narrowed machine's numbers made smaller, in proportion, until they add up to
-    what these numbers are known to together."""
+    """The doubts with the half widths of a narrowed machine's numbers changed, in proportion, until their squares add
+    up to that of what these numbers are known to together."""
     known = machine.correlation
     if known is None:
         return doubts
@@ -124,7 +124,7 @@ def with_correlation(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine
     variance = widths @ np.array(known.correlation)[np.ix_(at_numbers, at_numbers)] @ widths
     if not widths.any():
         return doubts
-    factor = min(np.sqrt(max(variance, 0.0)) / np.abs(widths).sum(), 1.0)
+    factor = min(np.sqrt(max(variance, 0.0) / (widths @ widths)), np.abs(widths).sum() / np.sqrt(widths @ widths))
     made = [
         replace(doubt, half_width_cycles=round(factor * doubt.half_width_cycles)) if at in found else doubt
         for at, doubt in enumerate(doubts)

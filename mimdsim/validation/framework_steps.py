@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, shortened
+from mimdsim.base.residuals import combined, interval
 from mimdsim.base.units import kind_of, uncertainty
 from mimdsim.machine import MimdMachine, tiled_machine
 from mimdsim.pipeline import compile_workload, retime
@@ -119,18 +120,23 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
         return once_more.cycles / once_more.clock_hz + moving(described) + START_SECONDS
 
     host = moving(chip) + START_SECONDS
-    doubt = moving(chip) * uncertainty(kind_of(chip.host.sources["request_seconds"])) + START_DOUBT_SECONDS
+    of_host = moving(chip) * uncertainty(kind_of(chip.host.sources["request_seconds"]))
+    on_chip = timed.cycles / timed.clock_hz
+    off = combined((timed.propagated * on_chip, of_host, START_DOUBT_SECONDS))
+    low, high = interval(on_chip + host, off / (on_chip + host))
     return Call(
-        seconds=timed.cycles / timed.clock_hz + host,
+        seconds=on_chip + host,
         doubts=timed.doubts,
         clock_hz=timed.clock_hz,
         again=again,
-        low=timed.seconds_low - timed.host_exposed_seconds + host - doubt,
-        high=timed.seconds_high - timed.host_exposed_seconds + host + doubt,
+        low=low,
+        high=high,
         cycles=timed.cycles,
         inputs=network.inputs,
         classes=network.classes,
     )
 
 
-FRAMEWORK_STEPS = ReferenceTable(needed=COLUMNS, also={"source"}, read_row=framework_step_row)
+FRAMEWORK_STEPS = ReferenceTable(
+    needed=COLUMNS, also={"source"}, read_row=framework_step_row, figures="step of a framework"
+)

@@ -324,5 +324,8 @@ def _product_row(row: Cells, _asked: Asked) -> Fields:
 
 
 TILED_PRODUCTS = ReferenceTable(
-    needed=COLUMNS, also={"clock_hz", "partials", "tolerance", "source"}, read_row=_product_row
+    needed=COLUMNS,
+    also={"clock_hz", "partials", "tolerance", "source"},
+    read_row=_product_row,
+    figures="product on tiles",
 )

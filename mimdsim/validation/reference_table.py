@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.csv_table import Table, numbered
 from mimdsim.base.errors import MimdsimError, shortened
+from mimdsim.base.residuals import combined, interval, residuals_of
 from mimdsim.machine import MimdMachine, list_machines, tiled_machine
 from mimdsim.machine.calibrated import CODELET
 from mimdsim.profile import Doubt
@@ -65,6 +66,9 @@ class Row:
     runs tell it. second: the same figure as published by another clock, named second_name; never decides `within`.
     upper_bound: `published` is a bound that the figure stayed below, so any prediction up to it is within.
     bearing: how the prediction depends on the machine; None where none is described, or the figure is not measured.
+    low, high: its interval; figures: the class that it is of (`base/residuals.py`), "" where nothing widens the
+    interval of its format. origin: whose measurement it is. derived: made of figures that have rows of their own, so
+    that it takes the factor of its class and gives none.
     """
 
     file: str
@@ -84,6 +88,28 @@ class Row:
     second_name: str = ""
     upper_bound: bool = False
     bearing: Bearing | None = None
+    figures: str = ""
+    origin: str = ""
+    derived: bool = False
+
+    @property
+    def score(self) -> float | None:
+        """How far off the prediction was, over the half width that its sources propagate to that side; infinity where
+        they propagate none. None of rows that tell nothing of their class."""
+        if not self.figures or self.derived or self.upper_bound or not self.ratio or not self.low or not self.high:
+            return None
+        assert self.predicted is not None
+        off = -math.log(self.ratio)
+        reach = math.log((self.high if off > 0 else self.predicted) / (self.predicted if off > 0 else self.low))
+        half_width = reach / residuals_of(self.figures).factor
+        return abs(off) / half_width if half_width else math.inf if off else 0.0
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the published figure lies in the interval; None where one is missing."""
+        if self.published is None or self.low is None or self.high is None:
+            return None
+        return self.low <= self.published <= self.high
 
     @property
     def ratio(self) -> float | None:
@@ -171,13 +197,13 @@ def whole_numbers(row: Mapping[str, str], *columns: str, default: int | None = N
         raise MimdsimError(f"{given}: must be whole numbers") from None
 
 
-def around(predicted: float, share: float) -> Fields:
-    """A prediction with an interval of a share of it to each side."""
-    return {"predicted": predicted, "low": (1 - share) * predicted, "high": (1 + share) * predicted}
+def around(predicted: float, *shares: float) -> Fields:
+    """A prediction whose sources may be off by these shares, independently."""
+    return within_bounds(predicted, *interval(predicted, combined(shares)))
 
 
 def within_bounds(predicted: float, low: float, high: float) -> Fields:
-    """A prediction with its interval."""
+    """A prediction and the ends that its sources give it, which `Row` narrows or widens by its class."""
     return {"predicted": predicted, "low": low, "high": high}
 
 
@@ -201,7 +227,8 @@ class ReferenceTable:
     the published tables that are not read.
 
     read_row: the fields of what a row publishes, one figure or several. read_all, in its place: of all rows of one
-    machine, where figures are made of several of them. doing: what progress says of tables that take long.
+    machine, where figures are made of several of them. doing: what progress says of tables that take long. figures: the
+    class of its rows, unless they say another (`Row.figures`).
     on: the machine that rows are predicted for, whatever is asked ("": for no described one); None: any.
     """
 
@@ -211,6 +238,7 @@ class ReferenceTable:
     read_row: Callable[[Cells, Asked], Fields | list[Fields]] | None = None
     read_all: Callable[[list[Cells], Asked], Iterable[Fields]] | None = None
     doing: str = ""
+    figures: str = ""
     on: str | None = None
 
     @property
@@ -234,16 +262,29 @@ class ReferenceTable:
             try:
                 on = self._machine_of(name, asked)
             except MimdsimError as problem:
-                found += [_row(table.path, refused(cells, problem)) for cells in cells_of]
+                found += [self._row(table.path, refused(cells, problem)) for cells in cells_of]
             else:
                 found += self._predicted(table.path, cells_of, replace(asked, machine=on))
         return found
 
     def _predicted(self, path: Path, lines: list[Cells], asked: Asked) -> list[Row]:
         if self.read_all is not None:
-            return [_row(path, fields) for fields in self.read_all(lines, asked)]
+            return [self._row(path, fields) for fields in self.read_all(lines, asked)]
         assert self.read_row is not None
-        return [_row(path, fields) for fields in each_row(lines, asked, self.read_row, self.doing)]
+        return [self._row(path, fields) for fields in each_row(lines, asked, self.read_row, self.doing)]
+
+    def _row(self, path: Path, fields: Fields) -> Row:
+        """Without a prediction there is no interval, and nothing that bears on a machine."""
+        if fields.get("predicted") is None:
+            fields = {
+                name: each for name, each in fields.items() if name not in ("predicted", "low", "high", "bearing")
+            }
+        row = Row(**({"file": path.name, "origin": path.name, "figures": self.figures} | fields))
+        if not (row.figures and row.predicted and row.low and row.high):
+            return row
+        factor = residuals_of(row.figures).factor
+        ends = (row.predicted * (end / row.predicted) ** factor for end in (row.low, row.high))
+        return replace(row, **dict(zip(("low", "high"), ends, strict=True)))
 
     def _machine_of(self, name: str, asked: Asked) -> MimdMachine | None:
         """What a row that names a machine is predicted for; raises MimdsimError where it cannot be."""
@@ -290,10 +331,3 @@ def predicted(fields: Fields) -> Fields:
 def refused(cells: Cells, problem: MimdsimError) -> Fields:
     """A row that is not computed: its line, and why."""
     return {"name": f"line {cells.line}", "note": " ".join(str(problem).split()), "kind": NOT_COMPUTED}
-
-
-def _row(path: Path, fields: Fields) -> Row:
-    """Without a prediction there is no interval, and nothing that bears on a machine."""
-    if fields.get("predicted") is None:
-        fields = {name: value for name, value in fields.items() if name not in ("predicted", "low", "high", "bearing")}
-    return Row(file=path.name, **fields)

@@ -6,7 +6,9 @@ import dataclasses
 import json
 import re
 from collections.abc import Sequence
+from math import hypot, log
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -118,25 +120,30 @@ def test_what_shares_nothing_is_even() -> None:
     assert found.best_p.sum() == pytest.approx(1)
 
 
-def test_two_uniform_doubts_by_their_formula() -> None:
-    """The difference of two uniform numbers is triangular: P(U1 - U2 < 0.1) = 1 - 0.3²/0.32 for ±0.2."""
+def below(distance: float, *half_widths: float) -> float:
+    """The chance that a normal number whose 90 % intervals have these half widths together is below a distance."""
+    return NormalDist(sigma=hypot(*half_widths) / NormalDist().inv_cdf(0.95)).cdf(distance)
+
+
+def test_two_doubts_by_their_formula() -> None:
     found = ranking_of(row({"x": (1.0, 0.2)}), row({"y": (1.1, 0.2)}))
-    assert beats(found, 0, 1) == pytest.approx(1 - 0.3**2 / (2 * 0.4**2), abs=0.02)
+    assert beats(found, 0, 1) == pytest.approx(below(log(1.1), 0.2, 0.2 / 1.1), abs=0.02)
     assert beats(found, 1, 0) == pytest.approx(1 - beats(found, 0, 1))
 
 
-def test_many_doubts_are_nearly_normal() -> None:
-    """Twelve sources of half width 1 have a variance of 12 / 3 = 4: P(sum < 2) is the normal's at one deviation."""
+def test_independent_doubts_add_as_squares() -> None:
     many = {f"s{number}": (10.0, 1.0) for number in range(12)}
     found = ranking_of(row(many), row({"": (122.0, 0.0)}))
-    assert beats(found, 0, 1) == pytest.approx(0.8413, abs=0.025)
+    assert beats(found, 0, 1) == pytest.approx(below(log(122 / 120), *12 * [1 / 120]), abs=0.025)
 
 
 def test_only_the_part_that_is_not_shared_decides() -> None:
-    """Both have 5 ± 2 of x; of the rest, y decides: 1 ± 0.4 against 1.2 is better where y < half its upper reach."""
+    """Both have 5 ± 2 of x, a third of either; of the rest, y decides."""
     found = ranking_of(row({"x": (5, 2), "y": (1, 0.4)}), row({"x": (5, 2), "": (1.2, 0)}))
-    assert beats(found, 0, 1) == pytest.approx(0.75, abs=0.01)
-    assert found.deciding_source(0, 1) == ("y", 1.0, 0.0)
+    assert beats(found, 0, 1) == pytest.approx(below(log(6.2 / 6), 2 / 6 - 2 / 6.2, 0.4 / 6), abs=0.01)
+    name, *chances = found.deciding_source(0, 1) or ("", 0.0, 0.0)
+    assert name == "y"
+    assert chances == pytest.approx([1, 0.08], abs=0.03)
     assert ranking_of(row({"x": (5, 2)}), row({"x": (5, 2)})).deciding_source(0, 1) is None
 
 
@@ -153,11 +160,12 @@ def area(middle: float, low: float, high: float) -> Row:
 
 
 def test_constraints_in_doubt_with_bounds_that_are_not_even() -> None:
-    """500 (400 to 700): from the middle to the upper bound is 200, so 600 is kept in three quarters of the draws."""
+    """500 (400 to 700): the upper bound is 1.4 times the middle, 600 is 1.2 times it."""
     rows = row({"x": (1, 0)}, **area(500, 400, 700)), row({"x": (2, 0)}, **area(300, 290, 310))
     found = ranking_of(*rows, constraints=("max area 600 mm2",))
-    assert found.keeps_p.tolist() == pytest.approx([0.75, 1], abs=0.01)
-    assert found.best_p.tolist() == pytest.approx([0.75, 0.25], abs=0.01)
+    kept = below(log(1.2), log(1.4))
+    assert found.keeps_p.tolist() == pytest.approx([kept, 1], abs=0.01)
+    assert found.best_p.tolist() == pytest.approx([kept, 1 - kept], abs=0.01)
     assert found.best == 0
     assert ranking_of(*rows, constraints=("max area 450 mm2",)).best == 1
     assert ranking_of(*rows, constraints=("max area 100 mm2",)).best is None
@@ -184,12 +192,12 @@ def test_energy_moves_with_its_watts() -> None:
     found = ranking_of(
         row({"x": (1, 0.5)}, **watts, **energy), row({"x": (1, 0.5)}, **other), metrics=("energy", "power")
     )
-    # 10 W is 8 ± 4 and 2: it is below 11 where the position of static watts is below a quarter
-    assert beats(found, 0, 1) == pytest.approx(0.625, abs=0.01)
+    # 10 W is 8 (4 to 12) and 2: it is below 11 where static watts are below 9
+    assert beats(found, 0, 1) == pytest.approx(below(log(9 / 8), log(12 / 8)), abs=0.01)
     drawn = found.draws.metric(found.metrics[0], np.array([0]), slice(0, found.draws.count))
     power = found.draws.metric(found.metrics[1], np.array([0]), slice(0, found.draws.count))
     assert drawn == pytest.approx(power)
-    assert (drawn.min(), drawn.max()) == (pytest.approx(6, abs=0.01), pytest.approx(14, abs=0.01))
+    assert np.quantile(drawn, [0.05, 0.95]) == pytest.approx([6, 14], rel=0.01)
 
 
 def test_what_is_made_of_time_follows_it() -> None:
@@ -259,7 +267,7 @@ def test_nondominated_as_by_comparing_all_pairs(metrics: int) -> None:
 
 def test_a_front_that_knows_what_points_share() -> None:
     """The second is smallest; the third is faster than it where y is below its middle, and takes the first from the
-    front where y is in the lowest third of its interval."""
+    front where it is faster than that."""
     found = ranking_of(
         row({"x": (1.0, 0.3)}, **area(300, 200, 400)),
         row({"x": (1.0, 0.3), "y": (0.1, 0.0)}, **area(200, 100, 300)),
@@ -267,12 +275,13 @@ def test_a_front_that_knows_what_points_share() -> None:
         row({"x": (1.2, 0.4)}, **area(310, 210, 410)),
         metrics=("time", "area"),
     )
-    assert found.front_p.tolist() == pytest.approx([2 / 3, 1, 1 / 2, 0], abs=0.01)
+    faster = below(log(1 / 1.1), 0.3 / 1.1, 0.3 - 0.3 / 1.1)
+    assert found.front_p.tolist() == pytest.approx([1 - faster, 1, 1 / 2, 0], abs=0.01)
 
 
 def test_ten_thousand_points_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.studies.monte_carlo.CELLS", 50_000)
-    rows = [row({"x": (1 + at % 97, 0.1)}, **area(500 - at % 89, 1, 999)) for at in range(3_000)]
+    rows = [row({"x": (1 + at % 97, 0.1)}, **area(size := 500 - at % 89, size / 2, 2 * size)) for at in range(3_000)]
     found = rank(studied(rows, metrics=("time", "area")), count=40)
     assert max(part.stop - part.start for part in found.draws.parts(3_000)) * 3_000 <= 50_000
     assert 0 < (found.front_p > CERTAIN).sum() < 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from math import exp
 from typing import Any
 
 import pytest
@@ -107,8 +108,8 @@ def test_the_interval_is_as_wide_as_the_sources_are_weak() -> None:
     guessed = energy_profile(TiledEnergy(**numbers, sources=sources), (("a", "static_watts", 2.0),))
     measured = TiledEnergy(**numbers, sources={**sources, "static_watts": "measured: x"})
     known = energy_profile(measured, (("a", "static_watts", 2.0),))
-    assert (guessed.joules_low, guessed.joules_high) == (1.0, 3.0)
-    assert (known.joules_low, known.joules_high) == pytest.approx((1.9, 2.1))
+    assert (guessed.joules_low, guessed.joules_high) == pytest.approx((2 / exp(0.5), 2 * exp(0.5)))
+    assert (known.joules_low, known.joules_high) == pytest.approx((2 / exp(0.05), 2 * exp(0.05)))
 
 
 def test_a_machine_that_says_nothing_of_energy_gets_none() -> None:

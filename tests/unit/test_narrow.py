@@ -315,7 +315,7 @@ def test_a_run_on_it_has_its_values_and_narrower_intervals(own: tuple[Narrowed, 
     before, after = (retime(compiled, each, activity) for each in (described, machine))
     assert before.cycles != after.cycles
     widths = [(each.seconds_high - each.seconds_low) / each.seconds_per_training_step for each in (before, after)]
-    assert widths[1] < 0.6 * widths[0]
+    assert widths[1] < 0.65 * widths[0]  # before it, too, doubts of sources are independent
     true = retime(compiled, true_machine(), activity)
     assert abs(after.cycles / true.cycles - 1) < 0.2 * abs(before.cycles / true.cycles - 1)
     assert after.seconds_low < true.seconds_per_training_step < after.seconds_high

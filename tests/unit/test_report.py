@@ -239,13 +239,13 @@ def test_strongest_strategy_must_fit_and_both_directions_are_told(profile: RunPr
         )
         for factor in (4.0, 0.1, 1.0)
     )
-    assert contenders(slow)[1].ratio_words.startswith("tiled 4.0× faster (2.6–6.0)")
-    assert contenders(fast)[1].ratio_words.startswith("GPU 10× faster (6.7–15)")
+    assert contenders(slow)[1].ratio_words.startswith("tiled 4.0× faster (3.0–5.4)")
+    assert contenders(fast)[1].ratio_words.startswith("GPU 10× faster (7.4–13)")
     assert contenders(same)[1].ratio_words.startswith("undecided")
     told = [verdicts(one)[2].text for one in (slow, fast, same)]
     assert told[0].startswith("The tiled machine is 4.0× faster")
     assert told[1].startswith("The strongest GPU strategy, X, fused, fp32")
-    assert told[1].endswith("faster (6.7–15) than the tiled machine.")
+    assert told[1].endswith("faster (7.4–13) than the tiled machine.")
     assert told[2].startswith("Undecided")
 
 

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from math import exp, hypot
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,8 +176,8 @@ def test_the_row_of_a_point(held: dict[str, Any]) -> None:
     assert row == {
         "ms_per_training_step": 90.261765, "ms_low": 81.234568, "ms_high": 121.234568, "compute_cycles": 123_000,
         "exchange_cycles": 22_940, "sync_cycles": 705, "tile_balance": 0.7714, "tiles_used": 10, "neurons_per_tile": 3,
-        "peak_bytes": 1_000, "limit_bytes": 1_000, "fits": True, "millijoules": 700.0, "millijoules_low": 530.0,
-        "millijoules_high": 870.0, "area_mm2": 900.0, "area_mm2_low": 700.0, "area_mm2_high": 1_100.0,
+        "peak_bytes": 1_000, "limit_bytes": 1_000, "fits": True, "millijoules": 700.0, "millijoules_low": 549.068492,
+        "millijoules_high": 892.420539, "area_mm2": 900.0, "area_mm2_low": 700.0, "area_mm2_high": 1_100.0,
         "static_watts": 4.431555, "static_watts_low": 3.9884, "static_watts_high": 4.874711,
         "dynamic_watts": 3.323666, "dynamic_watts_low": 1.883411, "dynamic_watts_high": 4.763922,
         "samples_per_second": 88.631, "samples_per_joule": 11.429, "accuracy": None,
@@ -232,7 +233,9 @@ def test_ratios_are_to_the_first_point_with_a_time() -> None:
     assert [row["n"] for row in rows] == [0, 1, 2, 3]
     ratios = [(row["ratio"], row["ratio_low"], row["ratio_high"]) for row in rows]
     assert ratios[1] == (1.0, 1.0, 1.0)
-    assert ratios[2] == (1.5, 1.350617, 1.606702)  # (3 + 0.3765433) / 2.5 and (5 + 0.6234567) / 3.5
+    # a: 1 of 4.5 less 0.5 of 3; b alone: 0.1234567 of 4.5
+    reach = exp(hypot(1 / 4.5 - 0.5 / 3, 0.1234567 / 4.5))
+    assert ratios[2] == pytest.approx((1.5, 1.5 / reach, 1.5 * reach), abs=1e-6)
     assert ratios[0] == ratios[3] == (None, None, None)
     (row,) = with_ratios(rows[2:3], reference=rows[1])
     assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == ratios[2]

@@ -259,7 +259,7 @@ def test_a_ratio_to_a_gpu_has_its_interval() -> None:
     row |= {"a100 strongest_low_ms": 2.0, "a100 strongest_high_ms": 5.0}
     header, line = table_lines([row], ["seed"], ("a100",))
     assert header.endswith("a100 ms / tiled ms")
-    assert line.endswith("1.5 (0.50-5.0)")
+    assert line.endswith("1.5 (0.67-3.5)")  # half to double, and two thirds to five thirds, independently
     missing = table_lines([row | {"a100 strongest_ms": None}], ["seed"], ("a100",))[1]
     assert missing.endswith("-")
 

@@ -225,6 +225,7 @@ def _predict(row: Cells, published: float) -> Fields:
         "published": 1e6 * published / launches,
         "tolerance": TOLERANCE.get(kind, 0.25),
         "kind": kind,
+        "figures": "GPU training step" if whole else "GPU kernel",
         "note": f"on {gpu.title}",
     }
 

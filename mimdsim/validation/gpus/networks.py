@@ -513,6 +513,7 @@ def _network_row(row: Cells, _asked: Asked) -> Fields:
         "published": row.number("value_s"),
         "tolerance": 0.25,
         "kind": f"{row['framework']} {row['metric']}",
+        "origin": row["source"].split()[0],
         "predict": predict,
     }
 
@@ -522,5 +523,6 @@ NETWORKS = ReferenceTable(
     also={"batch_B", "steps_T", "task", "dtype", "exec_style", "timing_valid"},
     ignored={"gpu_basis", "peak_mem_bytes"},
     read_row=_network_row,
+    figures="GPU training step",
     on="",
 )

@@ -183,9 +183,17 @@ def _product_row(row: Cells, _asked: Asked) -> Fields:
         "published": published,
         "tolerance": 0.30,
         "kind": f"{row['gpu']} {row['dtype']}{batched}",
+        "figures": "product on tiles" if tiled else "GPU kernel",
+        "origin": origin_of(row["source"]),
         "size": product_flops(row),
         "predict": predict,
     }
+
+
+def origin_of(source: str) -> str:
+    """Whose measurement a row is: the first word of its source, the folder where that is a file."""
+    first = (source.split() or [""])[0]
+    return first.rpartition("/")[0] or first
 
 
 PRODUCTS = ReferenceTable(
@@ -225,6 +233,7 @@ def convolution_row(row: Cells, _asked: Asked) -> Fields:
         "tolerance": 0.30,
         "kind": f"{row['gpu']} {row['dtype']}, {what}",
         "note": remark,
+        "origin": origin_of(row["source"]),
         "predict": lambda: around(1e6 * convolution_seconds(gpu, each, precision=precision).seconds, 0.3),
     }
 
@@ -233,5 +242,6 @@ CONVOLUTIONS = ReferenceTable(
     needed={"gpu", "dtype", "pass", *PLANES_SHAPE, "time_us", "source"},
     ignored={"layout"},
     read_row=convolution_row,
+    figures="GPU kernel",
     on="",
 )

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.base.errors import MimdsimError, shortened
+from mimdsim.base.residuals import interval
 from mimdsim.gpu import find_strategy, time_on_gpu
 from mimdsim.gpu.kernels import InputEncoding
 from mimdsim.graph import Adam, Graph, Layer, SpikingNetwork, training_graph
@@ -22,7 +23,7 @@ from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.notation import convolutions_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import RecordedActivity
-from mimdsim.validation.gpus.products import LARGEST_EXTENT, device_of, find_precision
+from mimdsim.validation.gpus.products import LARGEST_EXTENT, device_of, find_precision, origin_of
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
 
 COLUMNS = {"gpu", "strategy", "precision", "widths", "recurrent", "batch", "timesteps", "spikes", "listed", "ms", "mJ"}
@@ -58,11 +59,11 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     name += f"{spikes[1]:g} spikes, {row['strategy']} {row['precision']}"
     of_planes = ", convolutions" * planes
     kind = f"{row['strategy']} {row['precision']}{of_planes}"
-    figures = [("ms", name, kind, (milliseconds, low * milliseconds, high * milliseconds))]
+    figures = [("ms", name, kind, "GPU training step", (milliseconds, low * milliseconds, high * milliseconds))]
     energy = profile.energy
     if row["mJ"] and energy is not None:
-        ends = (1e3 * energy.joules, 1e3 * energy.joules_low, 1e3 * energy.joules_high)
-        figures.append(("mJ", f"{name}, energy", f"energy{of_planes}", ends))
+        ends = (1e3 * energy.joules, *interval(1e3 * energy.joules, energy.propagated))
+        figures.append(("mJ", f"{name}, energy", f"energy{of_planes}", "energy of a GPU", ends))
     return [
         {
             **within_bounds(*ends),
@@ -72,8 +73,10 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
             "tolerance": TOLERANCE,
             "kind": kind,
             "note": remark,
+            "figures": of,
+            "origin": origin_of(row.get("source", "")),
         }
-        for unit, name, kind, ends in figures
+        for unit, name, kind, of, ends in figures
     ]
 
 

@@ -232,7 +232,7 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             fields = _fields("copy alone: with it less without", time - without, "copy") | {"source": source}
             cycles = copy_cycles(machine, plan_gather(machine, *shape[:3]), shape[1], shape[4])
             milliseconds = 1e3 * cycles / machine.chip.clock_hz
-            yield {**fields, **around(milliseconds, OFF), "note": "difference of two rounded times"}
+            yield {**fields, **around(milliseconds, OFF), "note": "difference of two rounded times", "derived": True}
 
 
 def _milliseconds(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
@@ -271,4 +271,5 @@ GATHERS = ReferenceTable(
     also={"source_path"},
     ignored={"row_bytes", "repeats_amortised", "bytes_gathered"},
     read_all=gather_rows,
+    figures="exchange or copy",
 )

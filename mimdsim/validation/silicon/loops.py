@@ -79,6 +79,7 @@ def loop_row(row: Cells, _asked: Asked) -> list[Fields]:
             "note": "the whole number of slots that is nearest: tests one bundle of a context in "
             f"{issue} cycles, not the number of slots",
             "kind": "one bundle a turn",
+            "figures": "",
         },
         {
             "name": f"{name}: counted slots",
@@ -97,5 +98,6 @@ LOOPS = ReferenceTable(
     also={"source_path"},
     ignored={"tiles", "tile_cycles_per_iteration", "issue_slots_per_iteration", "time_s"},
     read_row=loop_row,
+    figures="vertex",
     on="bow",
 )

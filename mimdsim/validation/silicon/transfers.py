@@ -205,6 +205,7 @@ MEMORY = ReferenceTable(
     also={"bytes_per_tile"},
     ignored={"arch", "percent_of_theoretical"},
     read_row=memory_row,
+    figures="transfer over routers",
     doing="transfers to memory",
     on="wormhole",
 )
@@ -213,5 +214,6 @@ TRANSFERS = ReferenceTable(
     also={"loopback", "filled_not_measured"},
     ignored={"stateful", "noc_index"},
     read_row=transfer_row,
+    figures="transfer over routers",
     doing="transfers",
 )

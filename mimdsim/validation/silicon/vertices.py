@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, shortened
+from mimdsim.base.residuals import combined
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES, binary_1d_cycles, unary_1d_cycles
@@ -290,8 +291,9 @@ def vertex_row(row: Cells, _asked: Asked) -> Fields:
         timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
         off = UNCERTAINTY[answer.kind] * answer.cycles
         launches = (answer.launches * cycles for cycles in (LAUNCH_CYCLES, LAUNCH_LEAST, LAUNCH_MOST))
-        middle, low, high = (timers + launch + answer.cycles for launch in launches)
-        return within_bounds(middle, low - off, high + off) | {
+        middle, least, most = (timers + launch + answer.cycles for launch in launches)
+        low, high = middle - combined((middle - least, off)), middle + combined((most - middle, off))
+        return within_bounds(middle, low, high) | {
             "tolerance": 0.0 if bound else answer.tolerance,
             "kind": "upper bounds" if bound else answer.group,
             "note": answer.remark,
@@ -340,5 +342,6 @@ TILE_VERTICES = ReferenceTable(
     also={"in_channels", "out_channels", "source_path"},
     ignored={"tiles", "source_value"},
     read_row=vertex_row,
+    figures="vertex",
     on="bow",
 )

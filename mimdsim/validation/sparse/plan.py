@@ -113,7 +113,7 @@ RATE, RATIO, CYCLES = "nonzero_flops_per_second", "speed_over_dense", "cycles"
 LIBRARY, FRAMEWORK = "poplar", "poptorch"
 Shape = tuple[int, int, int, float]  # rows, columns, block, density
 ARRANGED = "operand and result arranged for PyTorch, as is assumed"
-NOTE = "a plan's terms are the vendor's; random pattern drawn with a fixed seed; interval: the usual error, 20 %"
+NOTE = "a plan's terms are the vendor's; random pattern drawn with a fixed seed"
 
 
 def sparse_product_row(row: Cells, _asked: Asked) -> Fields:
@@ -234,5 +234,9 @@ def _plan(
 
 
 SPARSE_PRODUCTS = ReferenceTable(
-    needed=COLUMNS, also={"through", "tolerance", "source"}, read_row=sparse_product_row, doing="sparse products"
+    needed=COLUMNS,
+    also={"through", "tolerance", "source"},
+    read_row=sparse_product_row,
+    doing="sparse products",
+    figures="sparse product on tiles",
 )

@@ -245,7 +245,7 @@ def stencil_row(row: Cells, asked: Asked) -> Fields:
             raise MimdsimError(f"phase '{phase}' is none of {', '.join(PHASES)}")
         derived = phase in ("copies", "sum")  # from phases that have rows of their own
         bearing = None if derived else row.bearing(chip.name, published, again)
-        return around(again(chip), WIDTH[phase]) | {"bearing": bearing}
+        return around(again(chip), WIDTH[phase]) | {"bearing": bearing, "derived": derived}
 
     return {
         "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {phase}",
@@ -253,11 +253,13 @@ def stencil_row(row: Cells, asked: Asked) -> Fields:
         "published": published,
         "tolerance": tolerance,
         "kind": phase,
+        "origin": ORIGIN,
         "predict": predict,
     }
 
 
 SCALING_TOLERANCE = 0.2
+ORIGIN = "thorbenlouw/lbm-graphcore"
 
 
 def scaling_row(row: Cells, asked: Asked) -> Fields:
@@ -279,6 +281,8 @@ def scaling_row(row: Cells, asked: Asked) -> Fields:
         "published": measured,
         "tolerance": SCALING_TOLERANCE,
         "kind": "one chip" if chips == 1 else "several chips",
+        "figures": "solver step" if chips == 1 else "several chips",
+        "origin": ORIGIN,
         "predict": predict,
     }
 
@@ -332,7 +336,9 @@ def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
 
 
 STENCIL_PHASES = ReferenceTable(
-    needed={"chips", "type", "phase", "cycles", "tolerance", "source"}, read_row=stencil_row
+    needed={"chips", "type", "phase", "cycles", "tolerance", "source"},
+    read_row=stencil_row,
+    figures="exchange or copy",
 )
 BLUR_SCALING = ReferenceTable(
     needed={"type", "chips", "rows", "columns", "us_per_iteration"},

@@ -24,6 +24,7 @@ import numpy as np
 from mimdsim.base.csv_table import numbered, parse_table
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError, shortened
 from mimdsim.base.files import read_bounded_text
+from mimdsim.base.residuals import combined
 from mimdsim.base.search_path import files_of
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler import measure_memory
@@ -201,12 +202,13 @@ def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int,
     path = critical_path(program, machine, loads)
     loops = sum(span.sync_cycles for span in loop_spans(program, machine))
     doubts = uncertain_parts(loads, path, loops, machine)
-    aside = sum(doubt.half_width_cycles for doubt in doubts if doubt.name != f"codelet {slowest.name}")
+    aside = combined(doubt.half_width_cycles for doubt in doubts if doubt.name != f"codelet {slowest.name}")
     reloaded = program.with_codelet(slowest.name, slowest)
+    cycles = _cycles(program, machine)
     return Timed(
-        cycles=_cycles(program, machine) / steps,
-        low=(_cycles(program, paired) - aside) / steps,
-        high=(_cycles(reloaded, machine) + aside) / steps,
+        cycles=cycles / steps,
+        low=(cycles - combined((cycles - _cycles(program, paired), aside))) / steps,
+        high=(cycles + combined((_cycles(reloaded, machine) - cycles, aside))) / steps,
         link_cycles=sum(part.link for part in path) / steps,
         turns=turns,
         slots=slots,
@@ -315,6 +317,8 @@ def solver_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             return _refused(row, str(why))
         return _named(row, case.name, f"{case.author}, SDK {case.sdk}") | {
             "published": None if case.seconds is None else 1e6 * case.seconds,
+            "figures": "several chips" if case.chips > 1 else "solver step",
+            "origin": case.author,
             "predict": partial(_predict, row, case, measured, chip),
         }
 
