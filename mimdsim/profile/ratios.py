@@ -36,7 +36,7 @@ def seconds_by_source(profile: TiledProfile) -> tuple[UncertainSeconds, ...]:
     factor = profile.residuals.factor if profile.residuals else 1.0
     parts = [
         UncertainSeconds(
-            source=f"{doubt.name} ({doubt.kind})",
+            source=doubt.source,
             seconds=profile.seconds(doubt.cycles),
             half_width=factor * profile.seconds(doubt.half_width_cycles),
         )

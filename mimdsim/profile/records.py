@@ -5,6 +5,7 @@ Cycles are converted to seconds only here (`TiledProfile.seconds`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -149,12 +150,27 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """Cycles that share a source: how many, and by how many that source may be off."""
+    """Cycles that share a source: how many, and by how many that source may be off. common: what that has in common
+    with others, which are then off together; "" if it is independent of them."""
 
     name: str
     kind: str
     cycles: int
     half_width_cycles: int
+    common: str = ""
+
+    @property
+    def source(self) -> str:
+        """All doubts of which are off together."""
+        return self.common or f"{self.name} ({self.kind})"
+
+
+def half_width_cycles(doubts: Iterable[Doubt]) -> float:
+    """By how many cycles doubts leave their sum off together: sources are independent, so that squares add up."""
+    together: dict[str, int] = {}
+    for doubt in doubts:
+        together[doubt.source] = together.get(doubt.source, 0) + doubt.half_width_cycles
+    return combined(together.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,8 +409,8 @@ class TiledProfile:
 
     @property
     def propagated(self) -> float:
-        """How far its doubts together leave its cycles off, as a share: they are independent and add as squares."""
-        return combined(doubt.half_width_cycles for doubt in self.doubts) / self.cycles if self.cycles else 0.0
+        """How far its doubts together leave its cycles off, as a share."""
+        return half_width_cycles(self.doubts) / self.cycles if self.cycles else 0.0
 
     @property
     def unknown(self) -> str:

@@ -147,7 +147,7 @@ def doubts_table(tiled: TiledProfile, most: int) -> Table:
     headers = ("part", "kind of source", "cycles", "of all cycles", f"plus or minus {unit_of(tiled)}", "of the width")
     return table(
         "doubts",
-        "What the interval is made of, widest first; parts are independent, so their squares add up",
+        "What the interval is made of, widest first; independent parts, so that their squares add up",
         headers,
         rows,
         note,

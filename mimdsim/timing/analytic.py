@@ -10,7 +10,7 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
-from mimdsim.base.residuals import combined, interval, residuals_of
+from mimdsim.base.residuals import interval, residuals_of
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.costs.area_power import energy_profile, silicon_profile, tiled_energy
 from mimdsim.costs.chip_links import host_exposed_seconds
@@ -20,6 +20,7 @@ from mimdsim.costs.memory_behind_tiles import transfers_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Host
 from mimdsim.profile import Assumption, EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
+from mimdsim.profile.records import half_width_cycles
 from mimdsim.program import Program, RecordedActivity, WorkerBundles
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
@@ -65,7 +66,7 @@ def time_program(
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     residuals = residuals_of("training step" if program.observables.gradients else "program on tiles")
-    off = combined(doubt.half_width_cycles for doubt in doubts) / cycles if cycles else 0.0
+    off = half_width_cycles(doubts) / cycles if cycles else 0.0
     low, high = interval(cycles / clock, off, residuals.factor)
     columns = _tile_columns(program, machine.chip.grid_columns, memory, loads)
     silicon = silicon_profile(machine)

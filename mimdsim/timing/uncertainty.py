@@ -83,11 +83,26 @@ def uncertain_parts(
             rest -= part_of_it
         cycles[name, kind] += rest
     doubts = [
-        Doubt(name=name, kind=kind, cycles=round(size), half_width_cycles=round(size * uncertainty(kind)))
+        Doubt(
+            name=name,
+            kind=kind,
+            cycles=round(size),
+            half_width_cycles=round(size * uncertainty(kind)),
+            common=_common(name, machine),
+        )
         for (name, kind), size in cycles.items()
         if size > 0
     ]
     return tuple(sorted(doubts, key=_widest_first))
+
+
+def _common(name: str, machine: MimdMachine) -> str:
+    """What costs of codelets have in common that all come from one table of a core, or from one rate."""
+    costs, (what, _, codelet) = machine.costs, name.partition(" ")
+    priced = costs is not None and (costs.core is not None or costs.bundles_per_operation is not None)
+    if costs is None or not priced or what != "codelet" or codelet in costs.codelets:
+        return ""
+    return f"instructions of {machine.name}"
 
 
 def _widest_first(doubt: Doubt) -> tuple[int, str]:
