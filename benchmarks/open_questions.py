@@ -53,9 +53,10 @@ change from the first variant in per cent and its interval.
 Cycles are for one timestep, forward and backward together.
 
 How certain is this? Every cost has a kind of source that widens the interval: published ±10 %, derived ±30 %, assumed
-±50 %, added up as if all were wrong in the same direction. Two variants share nearly all their numbers, so their
+±50 %; sources are independent, and the residuals of published figures scale what they make together (intervals.md). Two
+variants share nearly all their numbers, so their
 difference is more certain than the times themselves: in the interval of a change, a cost that both variants share is
-off by the same factor in both, different costs are off independently, and the worst combination counts. What a variant
+off by the same factor in both, and different costs are off independently. What a variant
 changes is taken as exact (a machine with 8 bytes a cycle has 8). Where a change depends on a single number, the text
 says which.
 """

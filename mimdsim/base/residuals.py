@@ -54,10 +54,11 @@ class Residuals:
     @property
     def text(self) -> str:
         """Where the factor comes from, as part of a sentence."""
-        whose = f"of the class '{self.of}'"
-        if self.of != self.figures:
-            whose += f" ('{self.figures}' alone has too few)"
-        return f"{LEVEL:.0%} of {self.rows:,} published figures {whose} from {counted(self.sources, 'source')}"
+        lent = "" if self.of == self.figures else f", as '{self.figures}' alone has too few"
+        return (
+            f"the score that {100 * LEVEL:.0f} % of {self.rows:,} published figures of the class '{self.of}' from "
+            f"{counted(self.sources, 'source')} stay below{lent}"
+        )
 
 
 def combined(shares: Iterable[float]) -> float:

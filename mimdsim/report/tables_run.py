@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from mimdsim.base.phases import in_order
-from mimdsim.base.residuals import LEVEL
 from mimdsim.base.units import counted
 from mimdsim.profile import Activity, MemoryProfile, Span, TiledProfile, Training
 from mimdsim.report.formatting import significant, thousands, unit_of
@@ -121,10 +120,7 @@ def _factor(tiled: TiledProfile) -> str:
     known = tiled.residuals
     if known is None or not tiled.doubts:
         return ""
-    return (
-        f"Together {tiled.propagated:.1%}, times {known.factor:g}, which holds {known.text}: interval to "
-        f"{LEVEL:.0%} (docs/intervals.md). "
-    )
+    return f"Together {100 * tiled.propagated:.1f} %, times {known.factor:g}: {known.text} (docs/intervals.md). "
 
 
 def doubts_table(tiled: TiledProfile, most: int) -> Table:
