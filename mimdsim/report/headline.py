@@ -13,6 +13,7 @@ from mimdsim.report.tables_inference import inference_verdict
 
 OF_SPIKES = ("time", "advice", "machine", "GPU", "inference")  # subjects whose numbers depend on what layers fire
 MOST_ADVICE = 3  # pieces of it in the summary; the others are in a table
+UNBALANCED = 0.5  # share of the time that balance would save, from which on it is bad news; assumed
 FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spikes do not move the accuracy visibly
 
 
@@ -57,7 +58,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     found += _training(profile)
     if profile.tiled is not None and profile.tiled.spans:
         found.append(Verdict("bottleneck", "note", _bottleneck(profile.tiled)))
-        found.append(Verdict("balance", "note", _balance(profile.tiled)))
+        found.append(Verdict("balance", *_balance(profile.tiled)))
     found += _spikes(profile)
     if any(one.name == FIRING and not one.passed for one in profile.findings):
         caveat = f" This holds for these spikes only: see {FIRING}."
@@ -133,12 +134,11 @@ def _comparison(rival: Contender, tiled: TiledProfile | None) -> Said:
     strongest = f"strongest GPU strategy, {rival.label} ({span})"
     if rival.against:
         return "bad", f"Unknown against the {strongest}: {rival.against}."
-    # neither answer is good or bad, so the page stays neutral
     if not rival.decided:
         return "note", f"Undecided against the {strongest}: {rival.margin_words}."
     if rival.ratio > 1:
-        return "note", f"The tiled machine is {rival.margin_words} than the {strongest}."
-    return "note", f"The {strongest}, is {rival.margin_words} than the tiled machine."
+        return "good", f"The tiled machine is {rival.margin_words} than the {strongest}."
+    return "bad", f"The {strongest}, is {rival.margin_words} than the tiled machine."
 
 
 def _training(profile: RunProfile) -> list[Verdict]:
@@ -185,7 +185,7 @@ def _bottleneck(tiled: TiledProfile) -> str:
     )
 
 
-def _balance(tiled: TiledProfile) -> str:
+def _balance(tiled: TiledProfile) -> Said:
     busy = tiled.tile_columns.busy_cycles
     busiest = max(range(len(busy)), key=lambda tile: busy[tile], default=0)
     saved = tiled.seconds(waiting_cycles(tiled))
@@ -198,7 +198,7 @@ def _balance(tiled: TiledProfile) -> str:
         left = tiled.tiles - tiled.tiles_used
         idle = f"{thousands(left)} of {counted(tiled.tiles, 'tile')} ({share(left, tiled.tiles)})"
         text += f" {idle} are idle, which balance leaves out."
-    return text
+    return "bad" if saved > UNBALANCED * tiled.seconds_per_training_step else "note", text
 
 
 def _spikes(profile: RunProfile) -> list[Verdict]:
