@@ -28,9 +28,8 @@ class Overlap:
     """What of a superstep's exchange may be sent early.
 
     since int64[chips]: the superstep that begins with the last barrier before this one; first: of all chips that take
-    part. dependent: the part that waits
-    for what is computed since then; None: nothing does. early_bytes int64[tiles of the exchange]: received of the rest.
-    targets: of copies that are made early.
+    part. dependent: the part that waits for what is computed since then; None: nothing does. early_bytes int64[tiles of
+    the exchange]: received of the rest. targets: of copies that are made early.
     """
 
     since: np.ndarray
