@@ -12,7 +12,12 @@ sourced = [88, 126, 164]       # as described: lowest, value, highest
 narrowed = [131, 137, 143]
 rows = ["mine.csv line 2", "mine.csv line 7"]
 
-and `correlation`, of what is left unknown of the numbers: a row for each, with those before it and itself.
+and `correlation`, of what is left unknown of the numbers: a row for each, with those before it and itself. A class of
+figures with enough rows has an entry:
+[[residual]]
+figures = "training step"
+half_width = 0.021  # nine in ten of its rows were off by less, predicted from the others
+rows = 12
 
 The file can be given wherever a machine can, and a machine of the same numbers can name it: narrowed = "FILE".
 """
@@ -30,6 +35,7 @@ from pydantic import Field, model_validator
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.files import write_atomically
 from mimdsim.base.identity import digest_of
+from mimdsim.base.residuals import FEWEST_ROWS
 from mimdsim.base.schema import Section, SourcedSection, build, read_toml, toml_value
 from mimdsim.base.search_path import PathText
 from mimdsim.base.units import UNCERTAINTY, dimension, kind_of, uncertainty, within
@@ -123,6 +129,14 @@ class Number(Section):
         return self
 
 
+class Residual(Section):
+    """How far off rows of a class of figures were, predicted from the others: a share, by how many rows."""
+
+    figures: Literal["training step", "program on tiles"]
+    half_width: float = Field(gt=0, le=10)
+    rows: int = Field(ge=FEWEST_ROWS, le=MOST_ROWS)
+
+
 class CalibrationFile(Section):
     """What a file holds."""
 
@@ -132,6 +146,7 @@ class CalibrationFile(Section):
     spread: str = Field(default="", max_length=300)  # of the measurements, in words
     table: tuple[Table, ...] = Field(min_length=1, max_length=100)
     number: tuple[Number, ...] = Field(default=(), max_length=MOST_NUMBERS)
+    residual: tuple[Residual, ...] = Field(default=(), max_length=2)
     left_out: tuple[tuple[str, ...], ...] = Field(default=(), max_length=MOST_ROWS)  # rows that contradict each other
     correlation: tuple[tuple[float, ...], ...] = Field(default=(), max_length=MOST_NUMBERS)
 
@@ -164,7 +179,11 @@ class CalibrationFile(Section):
         if not self.correlation:
             return None
         names = tuple(number.name for number in self.number)
-        return Correlation(names=names, correlation=tuple(map(tuple, self._whole_correlation().tolist())))
+        return Correlation(
+            names=names,
+            correlation=tuple(map(tuple, self._whole_correlation().tolist())),
+            residuals=tuple((each.figures, each.half_width, each.rows) for each in self.residual),
+        )
 
 
 def machine_digest(machine: MimdMachine) -> str:
@@ -223,7 +242,7 @@ def write_calibration(path: Path, found: CalibrationFile, remarks: Iterable[str]
     lines += [f"{key} = {toml_value(getattr(found, key))}" for key in ("kind", "machine", "machine_sha256", "spread")]
     lines.append(f"left_out = {toml_value(found.left_out)}")
     lines += ["correlation = [", *(f"  {toml_value(row)}," for row in found.correlation), "]"]
-    for name, entries in (("table", found.table), ("number", found.number)):
+    for name, entries in (("table", found.table), ("number", found.number), ("residual", found.residual)):
         for entry in entries:
             lines += ["", f"[[{name}]]", *(f"{key} = {toml_value(value)}" for key, value in entry)]
     write_atomically(path, "\n".join(lines) + "\n")

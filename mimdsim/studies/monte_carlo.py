@@ -113,7 +113,8 @@ class Draws:
         """float64[rows, draws] or [rows, 1]."""
         result: np.ndarray
         if name == TIME:
-            return 1e3 * self.seconds[at, None] * np.exp(self.reach[at] @ self.positions[:, draws])
+            result = 1e3 * self.seconds[at, None] * np.exp(self.reach[at] @ self.positions[:, draws])
+            return result
         middle, low, high = (ends[at, None] for ends in self._ends(name))
         if name == "ratio":
             times = self._column(TIME, at, draws) / 1e3

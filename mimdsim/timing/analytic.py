@@ -10,7 +10,7 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
-from mimdsim.base.residuals import interval, residuals_of
+from mimdsim.base.residuals import interval
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.costs.area_power import energy_profile, silicon_profile, tiled_energy
 from mimdsim.costs.chip_links import host_exposed_seconds
@@ -26,7 +26,7 @@ from mimdsim.program.verify import require_sound
 from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
 from mimdsim.timing.sram_port import machine_loads
 from mimdsim.timing.tile_cycles import TileIssue
-from mimdsim.timing.uncertainty import own_shares, uncertain_parts, with_correlation
+from mimdsim.timing.uncertainty import own_shares, residuals_on, uncertain_parts, with_correlation
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 
 SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs", "memory")
@@ -65,8 +65,8 @@ def time_program(
     stream = host_stream_seconds(program, machine.host)
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
-    residuals = residuals_of("training step" if program.observables.gradients else "program on tiles")
     off = half_width_cycles(doubts) / cycles if cycles else 0.0
+    residuals = residuals_on(machine, "training step" if program.observables.gradients else "program on tiles", off)
     low, high = interval(cycles / clock, off, residuals.factor)
     columns = _tile_columns(program, machine.chip.grid_columns, memory, loads)
     silicon = silicon_profile(machine)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mimdsim.base.residuals import Residuals, residuals_of
 from mimdsim.base.units import has_own_share, kind_of, less_certain, uncertainty
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.machine import MimdMachine
@@ -119,6 +120,15 @@ def own_shares(program: Program, machine: MimdMachine, loads: Sequence[Superstep
         for key, source in getattr(machine, section).sources.items()
         if has_own_share(kind := kind_of(source))
     )
+
+
+def residuals_on(machine: MimdMachine, figures: str, propagated: float) -> Residuals:
+    """Those of a class, or of a narrowed machine's own rows of it, whose half width then is that of the interval."""
+    own = () if machine.correlation is None or not propagated else machine.correlation.residuals
+    for known, half_width, rows in own:
+        if known == figures:
+            return Residuals(figures=figures, of=figures, factor=half_width / propagated, rows=rows, sources=1)
+    return residuals_of(figures)
 
 
 def with_correlation(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:

@@ -279,7 +279,8 @@ class ReferenceTable:
             fields = {
                 name: each for name, each in fields.items() if name not in ("predicted", "low", "high", "bearing")
             }
-        row = Row(**({"file": path.name, "origin": path.name, "figures": self.figures} | fields))
+        given: Fields = {"file": path.name, "origin": path.name, "figures": self.figures}
+        row = Row(**(given | fields))
         if not (row.figures and row.predicted and row.low and row.high):
             return row
         factor = residuals_of(row.figures).factor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
 from mimdsim.base.files import read_whole
+from mimdsim.base.residuals import FEWEST_ROWS, WIDER, quantile
 from mimdsim.base.search_path import Named, is_path, several
 from mimdsim.machine import MimdMachine, sourced_machine, with_values
 from mimdsim.machine.calibrated import (
@@ -21,6 +22,7 @@ from mimdsim.machine.calibrated import (
     CalibrationFile,
     Interval,
     Number,
+    Residual,
     Table,
     UncertainNumber,
     calibrated_values,
@@ -124,6 +126,7 @@ def narrowed_by(
             contradicts=of_set.get(name, ()),
         )
         measured.append(one)
+    content = content.model_copy(update={"residual": tuple(_residuals(rows, measured))})
     return Narrowed(
         sourced=machine,
         machine=made.with_correlation(content.together),
@@ -137,6 +140,19 @@ def narrowed_by(
         formulas=formulas,
         other=other or {},
     )
+
+
+def _residuals(rows: Sequence[Row], measured: Sequence[Measured]) -> Iterator[Residual]:
+    """Of training steps, and of all programs, where there are enough rows to tell."""
+    kept = [(row, one) for row, one in zip(rows, measured, strict=True) if not one.contradicts and one.from_others]
+    for figures in ("training step", "program on tiles"):
+        off = [
+            abs(math.log(one.measured / one.from_others))
+            for row, one in kept
+            if one.from_others and row.figures and figures in (row.figures, WIDER[row.figures])
+        ]
+        if len(off) >= FEWEST_ROWS:
+            yield Residual(figures=figures, half_width=max(quantile(off), LEAST), rows=len(off))
 
 
 def _name(row: Row) -> str:

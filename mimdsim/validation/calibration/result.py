@@ -86,6 +86,9 @@ def narrowed_lines(found: Narrowed) -> Iterator[str]:
         yield f"  as it was, as no row bears on it: {_some(found.stay)}"
     yield ""
     yield from _rows(found.rows)
+    for each in found.content.residual:
+        by = counted(each.rows, "row")
+        yield f"  intervals of a {each.figures}: +-{each.half_width:.1%}, by {by}, each predicted from the others"
     for one in found.contradictions:
         yield ""
         yield from _contradiction(one)
