@@ -224,7 +224,6 @@ def _largest(values: np.ndarray, group: np.ndarray, groups: int) -> tuple[np.nda
 _PHASES: PerObject[Phase] = PerObject()  # of an exchange
 _TRAFFIC: PerObject[Traffic] = PerObject()  # of all phases of a program
 _TIMES: PerObject[Times] = PerObject()  # of traffic
-_LINKS: PerObject[LinkLoads] = PerObject()  # of an exchange
 
 
 class Routed(FabricModel):
@@ -306,20 +305,14 @@ class Routed(FabricModel):
 
     def links(self, program: Program, exchange: Exchange) -> LinkLoads:
         """As of `FabricModel`: of all networks together, no two of which share a link in its direction."""
-        network = self._network(program)
-
-        def made() -> LinkLoads:
-            column, row = network.places(np.arange(program.tiles_per_chip))
-            phase = self.link_loads(program, exchange)
-            return LinkLoads(
-                loads=network.on_grid(phase.loads),
-                cycles=network.on_grid(phase.takes),
-                router_of=row * network.wide + column,
-                crossbar=network.kind == routes.CROSSBAR,
-            )
-
-        rates = [getattr(self.fabric, name) for name in RATES]
-        return _LINKS.get(exchange, (self._shape(program), rates), made)
+        network, phase = self._network(program), self.link_loads(program, exchange)
+        column, row = network.places(np.arange(program.tiles_per_chip))
+        return LinkLoads(
+            loads=network.on_grid(phase.loads),
+            cycles=network.on_grid(phase.takes),
+            router_of=row * network.wide + column,
+            crossbar=network.kind == routes.CROSSBAR,
+        )
 
     def link_loads(self, program: Program, exchange: Exchange) -> RoutedPhase:
         """One exchange phase of a program with the loads of all its links."""
