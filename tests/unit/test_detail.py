@@ -6,22 +6,19 @@ import dataclasses
 import json
 import tracemalloc
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from small_detail import SMALL, made
+from small_detail import SMALL, made, with_links
 
 import mimdsim
 from mimdsim.base.checksummed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.base.errors import DataFileError, MimdsimError
 from mimdsim.costs.fabric import fabric_of
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import load_machine
 from mimdsim.pipeline import compile_workload, detail_of
 from mimdsim.profile.detail import OF_LINKS, Detail, as_texts, load_beside, load_detail, save_detail
-from mimdsim.program import Program
 from mimdsim.workload import filled_activity, load_workload
 
 
@@ -194,16 +191,6 @@ def test_programs_too_large_keep_no_columns(tmp_path: Path, monkeypatch: pytest.
     mimdsim.run("digits", "bow", changes=small, gpus=(), report=tmp_path / "mine")
     assert not (tmp_path / "mine" / "detail.npz").exists()
     assert "Walk through" not in (tmp_path / "mine" / "report.html").read_text(encoding="utf-8")
-
-
-@cache
-def with_links(chips: int = 1, **changes: Any) -> tuple[Program, MimdMachine, Detail]:
-    machine = load_machine("bow-mesh", {"chip.tiles": 48, "chip.grid_columns": 8, "links.chips": chips} | changes)
-    assert isinstance(machine, MimdMachine)
-    compiled = compile_workload(load_workload("digits", SMALL), machine, must_fit=False)
-    activity = filled_activity(compiled.network, 0.5)
-    detail = detail_of(compiled.program, machine, activity, compiled.memory, "a run")
-    return compiled.program, machine, detail
 
 
 @pytest.mark.parametrize("chips", [1, 2])
