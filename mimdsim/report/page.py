@@ -81,8 +81,9 @@ FIGURES = tuple(
 HERE = Path(__file__).parent
 SCRIPTS = (  # of the section "Walk through", in one scope
     "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "run_charts",
-    "memory", "traffic", "tree", "controls", "links", "start",
+    "memory", "traffic", "tree", "controls", "links", "routers", "start",
 )  # fmt: skip
+DRAWS_LINKS = ("links", "routers")  # of a network of routers, on pages that have some
 # figures that scripts draw instead on a page with the section "Walk through", there or as charts in their own section
 DRAWN_BY_SCRIPTS = ("longest_supersteps", "tile_map", "tile_balance", "liveness", "training", "activity")
 
@@ -133,7 +134,7 @@ def write_report(
         pictures=pictures,
         walk=walk,
         links=links,
-        scripts=[name for name in SCRIPTS if links or name != "links"],
+        scripts=[name for name in SCRIPTS if links or name not in DRAWS_LINKS],
         files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
     )
     with replace_files(folder, report_files()) as draft:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,19 +62,12 @@ class LinkLoads:
     router_of: np.ndarray
     crossbar: bool
 
-    @cached_property
-    def _tiles_at(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        for tile, router in enumerate(self.router_of.tolist()):
-            found.setdefault(router, []).append(tile)
-        return found
-
     def _router(self, chip: int, row: int, column: int) -> str:
         _, _, rows, columns = self.loads.shape
         row, column = row % rows, column % columns
-        tiles = self._tiles_at.get(row * columns + column, [])
-        named = [chip * len(self.router_of) + tile for tile in tiles[:: max(1, len(tiles) - 1)]]
-        of_tiles = f"tile{'s'[: len(tiles) > 1]} {' to '.join(map(str, named))}" if tiles else "no tile"
+        tiles = chip * len(self.router_of) + np.flatnonzero(self.router_of == row * columns + column)
+        named = tiles[:: max(1, len(tiles) - 1)].tolist()
+        of_tiles = f"tile{'s'[: len(tiles) > 1]} {' to '.join(map(str, named))}" if len(tiles) else "no tile"
         return f"column {column}, row {row} ({of_tiles})"
 
     def fullest(self, chip: int, cycles: int) -> str:
