@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler import Memory
-from mimdsim.costs.fabric import fabric_of
+from mimdsim.costs.fabric import LinkLoads, fabric_of
 from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import MimdMachine
 from mimdsim.profile.detail import PARTNERS, Detail, as_texts
@@ -24,6 +24,7 @@ GROUPS = 64  # of tiles that lie side by side: at most so many, but FEWEST on ev
 FEWEST, MOST = 4, 32
 MOST_CELLS = 1 << 24  # supersteps times tiles of which all is kept
 MOST_WINDOW = 1 << 25  # cells of the window
+MOST_LINKS = 1 << 25  # supersteps times links between routers
 MOST_PAIRS = 1 << 26  # tiles times tiles of a chip that are counted one by one
 WINDOW = range(10)  # timesteps that are kept one by one, unless others are chosen
 
@@ -42,7 +43,8 @@ def detail_of(
     window: Sequence[int] = WINDOW,
 ) -> Detail:
     """The columns of a program timed with the counts of `activity`; run: what identifies its profile. The window is
-    shorter where it would have over MOST_WINDOW cells. Raises MimdsimError for a program too large (`is_kept`)."""
+    shorter where it would have over MOST_WINDOW cells, and links are left out over MOST_LINKS. Raises MimdsimError for
+    a program too large (`is_kept`)."""
     if not is_kept(program):
         problem = f"over {MOST_CELLS:,} supersteps times tiles: single tiles are not kept; use explain"
         raise MimdsimError(f"a program of {program.tiles:,} tiles has {problem}")
@@ -90,6 +92,7 @@ def detail_of(
         links=links,
         **_memory_columns(program, memory),
         **_traffic_columns(program),
+        **_link_columns(program, machine),
     )
 
 
@@ -155,6 +158,35 @@ def _traffic_columns(program: Program) -> dict[str, np.ndarray]:
         "sender_bytes": sender_bytes,
         "receivers": receivers,
         "receiver_bytes": receiver_bytes,
+    }
+
+
+def _link_columns(program: Program, machine: MimdMachine) -> dict[str, np.ndarray]:
+    """Loads of the links between routers by superstep; none where there are no such links."""
+    fabric, found = fabric_of(machine), dict[int, tuple[LinkLoads, int]]()
+    steps = list(program.supersteps())
+    for row, (superstep, times, _) in enumerate(steps):
+        loaded = None if superstep.exchange is None else fabric.links(program, superstep.exchange)
+        if loaded is not None:
+            if len(steps) * loaded.loads.size > MOST_LINKS:
+                return {}
+            found[row] = loaded, times
+    if not found:
+        return {}
+    one, _ = next(iter(found.values()))
+    size, cycles = np.zeros((2, len(steps), one.loads.size), np.int64)
+    for row, (loaded, times) in found.items():
+        size[row] = np.rint(loaded.loads.reshape(-1) * times)
+        cycles[row] = np.rint(loaded.cycles.reshape(-1) * times)
+    used = np.flatnonzero((size > 0).any(axis=0))
+    if not len(used):
+        return {}
+    return {
+        "router_grid": np.array([*one.loads.shape[2:], one.crossbar], np.int64),
+        "router_of": one.router_of,
+        "link_number": used,
+        "link_bytes": size[:, used],
+        "link_cycles": cycles[:, used],
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, get_type_hints
@@ -24,7 +24,16 @@ MAX_DETAIL_BYTES = 256 << 20
 MAX_ENTRIES = 1 << 28  # of all columns, texts included
 REDO = "make it again with  mimdsim run --out DIR"
 MOST = 1 << 53  # larger integers are none that a program of ours makes
+MOST_ROUTERS = 1 << 16  # in a row or column, which no chip has
 PARTNERS = 8  # tiles named that send most to a tile, and that receive most from it
+
+
+def _none() -> np.ndarray:
+    return np.zeros(0, np.int64)
+
+
+def _no_rows() -> np.ndarray:
+    return np.zeros((0, 0), np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +56,11 @@ class Detail:
     received. senders, receivers int64[N, PARTNERS]: the tiles that send most to a tile and receive most from it, -1 for
     none, with sender_bytes and receiver_bytes.
     links int64[chips, chips]: bytes from chip to chip.
-    Columns are annotated with their axes: S, N, R and W as above, V variables, E entries, F flows, C chips.
+    Where a chip has links between routers, else empty: router_grid int64[3]: rows and columns of routers on a chip, and
+    1 if all links lead to a middle or from it; router_of int64[tiles of a chip]: the router of each, row * columns +
+    column; link_number int64[L]: those that carry anything, numbered by direction (east, west, south, north; to the
+    middle 0, from it 2), chip and router; link_bytes, link_cycles int64[S, L]: bytes over each, and cycles in use.
+    Columns are annotated with their axes: S, N, R and W as above, V variables, E entries, F flows, C chips, L links.
     """
 
     run: str
@@ -82,10 +95,20 @@ class Detail:
     receivers: Annotated[np.ndarray, "NP"]
     receiver_bytes: Annotated[np.ndarray, "NP"]
     links: Annotated[np.ndarray, "CC"]
+    router_grid: Annotated[np.ndarray, "3"] = field(default_factory=_none)
+    router_of: Annotated[np.ndarray, "T"] = field(default_factory=_none)
+    link_number: Annotated[np.ndarray, "L"] = field(default_factory=_none)
+    link_bytes: Annotated[np.ndarray, "SL"] = field(default_factory=_no_rows)
+    link_cycles: Annotated[np.ndarray, "SL"] = field(default_factory=_no_rows)
 
     @property
     def tiles(self) -> int:
         return int(self.busy.shape[1])
+
+    @property
+    def has_links(self) -> bool:
+        """Whether loads of links between routers are kept."""
+        return bool(self.router_grid.size)
 
     @cached_property
     def memory(self) -> np.ndarray:
@@ -127,13 +150,14 @@ _COLUMNS = {
 }
 TEXT_AXES = {name: axes for name, (axes, *text) in _COLUMNS.items() if text}
 AXES = {name: axes for name, (axes, *text) in _COLUMNS.items() if not text}
+OF_LINKS = frozenset(one.name for one in fields(Detail) if one.default_factory is not MISSING)  # all or none in a file
 
 
 def save_detail(path: Path, detail: Detail) -> None:
     """Write as sealed NPZ: integers take as few bytes as hold them, names are one text."""
     names = {name: [str(each) for each in getattr(detail, name)] for name in TEXT_AXES}
     texts = {"version": DETAIL_VERSION, "run": detail.run, **names}
-    columns = {name: _small(getattr(detail, name)) for name in AXES}
+    columns = {name: _small(getattr(detail, name)) for name in AXES if detail.has_links or name not in OF_LINKS}
     write_sealed_arrays(path, {"texts": np.frombuffer(json.dumps(texts).encode(), np.uint8), **columns})
 
 
@@ -146,7 +170,8 @@ def load_detail(path: Path) -> Detail:
         texts = None
     if not isinstance(texts, dict) or texts.pop("version", None) != DETAIL_VERSION:
         raise DataFileError(path, f"is not of version {DETAIL_VERSION}, which this mimdsim reads; {REDO}")
-    if wrong := sorted((texts.keys() ^ {"run", *TEXT_AXES}) | (arrays.keys() ^ AXES.keys())):
+    expected = AXES.keys() if arrays.keys() & OF_LINKS else AXES.keys() - OF_LINKS
+    if wrong := sorted((texts.keys() ^ {"run", *TEXT_AXES}) | (arrays.keys() ^ expected)):
         raise DataFileError(path, f"lacks or adds columns: {', '.join(wrong)[:200]}; {REDO}")
     for name, column in arrays.items():
         if column.dtype.kind not in "iu" or column.dtype == np.uint64:
@@ -164,8 +189,9 @@ def load_detail(path: Path) -> Detail:
 
 def _contradictions(detail: Detail) -> Iterator[str]:
     """Columns whose shape or numbers cannot be."""
-    length: dict[str, int] = {"P": PARTNERS, "4": 4, "2": 2}
-    for name, axes in (TEXT_AXES | AXES).items():
+    length: dict[str, int] = {"P": PARTNERS, "4": 4, "3": 3, "2": 2}
+    kept = AXES if detail.has_links else {name: axes for name, axes in AXES.items() if name not in OF_LINKS}
+    for name, axes in (TEXT_AXES | kept).items():
         column = getattr(detail, name)
         if column.ndim != len(axes) or any(
             length.setdefault(axis, extent) != extent for axis, extent in zip(axes, column.shape, strict=True)
@@ -183,7 +209,14 @@ def _contradictions(detail: Detail) -> Iterator[str]:
         "receivers": length["N"],
         "group_of": length["N"],
     }
-    for name in AXES:
+    if detail.has_links:
+        routers = int(np.prod(detail.router_grid[:2]))
+        below |= {"router_grid": MOST_ROUTERS, "router_of": routers, "link_number": 4 * length["C"] * routers}
+        if length["T"] * length["C"] != length["N"]:
+            yield "router_of"
+        if not length["L"]:
+            yield "link_number"
+    for name in kept:
         column = getattr(detail, name)
         least = -1 if name in ("senders", "receivers") else 0
         if column.size and (column.min() < least or column.max() >= below.get(name, MOST)):

@@ -44,7 +44,12 @@ COLUMNS = (
 OF_THE_MACHINE = ("run_name", "clock_hz", "tiles", "chips", "worker_contexts", "cycles")
 OF_LEARNING = ("loss", "loss_by_epoch", "batch", "best_epoch", "train_accuracy", "test_samples")
 NAMES = ("supersteps", "codelets", "variables", "categories")
-ROWS = ("busy", "exchange", "sent", "received", "contexts", "buffers", "window", "busy_change", "memory_change")
+OF_LINKS = ("router_grid", "router_of", "link_number", "link_bytes", "link_cycles")  # where there are any
+LINKS_LEFT_OUT = (("link_bytes", "bytes over links by superstep"), ("link_cycles", "cycles of links by superstep"))
+ROWS = (
+    "busy", "exchange", "sent", "received", "contexts", "buffers", "window", "busy_change", "memory_change",
+    "link_bytes", "link_cycles",
+)  # fmt: skip
 
 
 def walk_of(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> str:
@@ -58,14 +63,14 @@ def pack(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | 
     Columns by tile and superstep that would make the page too large are replaced by their sums over the supersteps, in
     the order of LEFT_OUT, and named in the header's `left_out`.
     """
-    columns = {name: getattr(detail, name) for name in COLUMNS}
+    columns = {name: getattr(detail, name) for name in (*COLUMNS, *(OF_LINKS if detail.has_links else ()))}
     columns["window"] = columns["window"].reshape(-1, detail.tiles)
     if other is not None and other[1] is not None and other[1].tiles == detail.tiles:
         columns |= _differences(detail, other[1])
     header = _header(profile, detail)
     header["rows"] = [name for name in ROWS if name in columns]
     found = _pack_columns(header, columns)
-    for name, words in LEFT_OUT:
+    for name, words in (*LEFT_OUT, *(LINKS_LEFT_OUT if detail.has_links else ())):
         if len(found) * 4 / 3 <= LARGEST:
             break
         header["left_out"].append(words)
@@ -183,9 +188,9 @@ def _pack_columns(header: dict[str, Any], columns: dict[str, np.ndarray]) -> byt
 
 
 def _trim_rows(name: str, column: np.ndarray) -> dict[str, np.ndarray]:
-    """A column [rows, tiles] without the zeros before and after the others of each row: in most supersteps few tiles
-    have work. NAME: the rest, row after row; NAME_first int[rows]: the tile it begins with; NAME_begins int[rows + 1]:
-    where it begins in NAME."""
+    """A column [rows, tiles], or [rows, links], without the zeros before and after the others of each row: in most
+    supersteps few tiles have work. NAME: the rest, row after row; NAME_first int[rows]: the tile it begins with;
+    NAME_begins int[rows + 1]: where it begins in NAME."""
     import numpy as np
 
     there = column != 0

@@ -86,7 +86,7 @@ def draw_tile_balance(profile: RunProfile) -> Figure | None:
     return figure
 
 
-def _chips_abreast(chips: int) -> int:
+def chips_abreast(chips: int) -> int:
     """How many chips stand side by side: they fill a rectangle that is at least as wide as high."""
     return next(side for side in range(1, chips + 1) if chips % side == 0 and side * side >= chips)
 
@@ -94,7 +94,7 @@ def _chips_abreast(chips: int) -> int:
 def _grid(columns: TileColumns, values: np.ndarray, chips: int) -> np.ma.MaskedArray:
     """`values` by tile as rows of the grid of each chip, its first tile top left, chips side by side; cells without
     tile or value are masked."""
-    across, side, held = columns.grid_columns, _chips_abreast(chips), len(values) // chips
+    across, side, held = columns.grid_columns, chips_abreast(chips), len(values) // chips
     rows = -(-held // across)
     cells = np.full((chips, rows * across), np.nan)
     cells[:, :held] = values.reshape(chips, held)
@@ -112,7 +112,7 @@ def _label_map(axes: Axes, grid_columns: int, chips: int, title: str) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda row, _: thousands(max(row, 0) * grid_columns)))
         axes.set_ylabel("first tile of the row", fontsize=8)
     else:
-        side = _chips_abreast(chips)
+        side = chips_abreast(chips)
         right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]  # half a cell beyond the last one, both
         tall = (bottom + 0.5) / (chips // side)
         middles = [(rank + 0.5) * tall - 0.5 for rank in range(chips // side)]

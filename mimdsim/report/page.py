@@ -81,8 +81,9 @@ FIGURES = tuple(
 HERE = Path(__file__).parent
 SCRIPTS = (  # of the section "Walk through", in one scope
     "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "run_charts",
-    "memory", "traffic", "tree", "controls", "start",
+    "memory", "traffic", "tree", "controls", "links", "routers", "start",
 )  # fmt: skip
+DRAWS_LINKS = ("links", "routers")  # of a network of routers, on pages that have some
 # figures that scripts draw instead on a page with the section "Walk through", there or as charts in their own section
 DRAWN_BY_SCRIPTS = ("longest_supersteps", "tile_map", "tile_balance", "liveness", "training", "activity")
 
@@ -108,6 +109,7 @@ def write_report(
     walked = any(section.key == "walk" and not section.missing for section in found)
     # while figures are drawn
     walk = walk_of(profile, detail, other) if detail is not None and walked else ""
+    links = bool(walk) and detail is not None and detail.has_links
     columns = {} if profile.tiled is None else {name: text.encode() for name, text in csv_files(profile.tiled).items()}
     page = template("page.html")
     plans = _figures_to_draw(walked)
@@ -131,7 +133,8 @@ def write_report(
         sections=found,
         pictures=pictures,
         walk=walk,
-        scripts=SCRIPTS,
+        links=links,
+        scripts=[name for name in SCRIPTS if links or name not in DRAWS_LINKS],
         files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
     )
     with replace_files(folder, report_files()) as draft:

@@ -246,6 +246,7 @@ def explain(
     chip = tile // program.tiles_per_chip
     waiting = exchange_waits(program, machine)
     here, closes = int(waiting.exchange[number, chip]), bool(waiting.closes[number])
+    links = fabric_of(machine).links(program, found.exchange) if found.exchange is not None and here else None
     synced = waiting.sync_of_all[number] if closes else waiting.sync[number, chip]
     return Explanation(
         superstep=found.name,
@@ -263,6 +264,7 @@ def explain(
         waiting=_compute_waiting(load, part, np.broadcast_to(every, times), chip, machine),
         exchange=exchange_rows(program, found, machine, part, here, tile, times),
         sync=sync_rows(machine, part, int(synced), int(waiting.late[number, chip]) if synced else 0, closes, times),
+        fullest_link="" if links is None else links.fullest(chip, here),
     )
 
 

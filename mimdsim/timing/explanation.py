@@ -54,6 +54,7 @@ class Explanation:
     waiting: tuple[Row, ...]
     exchange: tuple[Row, ...]
     sync: tuple[Row, ...]
+    fullest_link: str = ""  # of its exchange, where the machine has links between routers
 
     @property
     def busy_cycles(self) -> int:
@@ -96,6 +97,7 @@ class Explanation:
             *self._part("compute", self.compute, f"busy cycles of tile {self.tile}", self.busy_cycles),
             *self._part("", self.waiting, "compute cycles", self.compute_cycles),
             *self._part("exchange", self.exchange, "exchange cycles", self.exchange_cycles),
+            *([("  fullest link", self.fullest_link, "")] if self.fullest_link else []),
             *self._part("sync", self.sync, "sync cycles", self.sync_cycles),
             ("all", "", f"{self.cycles:,}"),
         ]

@@ -426,3 +426,95 @@ def test_sixteen_whole_chips_open(browser: Any, run: Run, tmp_path: Path) -> Non
     opened.page.keyboard.press("ArrowUp")
     assert opened.address.startswith("tile=23550")
     opened.done()
+
+
+def linked_run(machine: str, changes: dict[str, Any]) -> Run:
+    found = load_machine(machine, changes)
+    compiled = compile_workload(load_workload("digits", SMALL), found, must_fit=False)
+    activity = filled_activity(compiled.network, 0.5)
+    detail = detail_of(compiled.program, found, activity, compiled.memory, "a run", range(2))
+    return dataclasses.replace(make_profile(), tiled=retime(compiled, found, activity)), detail
+
+
+MESH = {"chip.tiles": 48, "chip.grid_columns": 8}
+NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mesh": ("bow-mesh", MESH),
+    "two chips": ("bow-mesh", MESH | {"links.chips": 2}),
+    "crossbar": ("bow-mesh", MESH | {"chip.grid": "crossbar", "exchange.tiles_per_router": 4}),
+    "opposed rings": ("wormhole", {}),
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_links_are_drawn_and_named(network: str, browser: Any, tmp_path: Path) -> None:
+    profile, detail = linked_run(*NETWORKS[network])
+    superstep = int(detail.link_bytes.sum(axis=1).argmax())
+    file = written(tmp_path, profile, detail)
+    opened = Opened(browser, file, f"#superstep={superstep}")
+    load = detail.link_bytes[superstep], detail.link_cycles[superstep]
+    fullest = int(load[1].argmax())
+    told = f"{load[0][fullest]:,} bytes, in use for {load[1][fullest]:,} cycles"
+    assert opened.text("#walk-routers-words").startswith("Fullest link: column ")
+    assert told in opened.text("#walk-routers-words")
+    half = np.count_nonzero(2 * load[1] >= load[1][fullest])
+    assert f"{half:,} of {counted(np.count_nonzero(load[1]), 'link')} that carry" in opened.text("#walk-routers-table")
+    before = opened.dots("walk-routers")
+    opened.page.focus("#walk-fullest-links tbody tr:nth-child(3) button")
+    third = int(np.argsort(-load[1], kind="stable")[2])
+    assert f"Link: column {link_words(detail, third)}" in opened.text("#walk-routers-words")
+    assert opened.dots("walk-routers") != before
+    # every link that is drawn is found under the pointer where its arrow lies
+    x, y = opened.page.evaluate(f"""() => {{
+        const box = document.getElementById("walk-routers").getBoundingClientRect();
+        const width = box.width / {width_of(detail)}, dx = {PLACES[way_of(detail, fullest)][0]};
+        const dy = {PLACES[way_of(detail, fullest)][1]}, at = {router_of(detail, fullest)};
+        return [(at[0] + 0.5 + dx) * Math.min(64, width), (at[1] + 0.5 + dy) * Math.min(64, width)];
+    }}""")
+    opened.page.hover("#walk-routers", position={"x": x, "y": y})
+    assert opened.text("#walk-tip").splitlines()[1] == told
+    opened.page.hover("#walk-routers-title")
+    assert opened.text("#walk-routers-words").startswith("Fullest link: ")
+    opened.page.fill("#walk-superstep-slider", str(int((detail.link_bytes.sum(axis=1) == 0).argmax())))
+    assert opened.text("#walk-routers-words") == "No link carries anything in this superstep."
+    opened.page.click("#walk-every")
+    assert f"{detail.link_bytes.sum(axis=0)[detail.link_cycles.sum(axis=0).argmax()]:,} bytes" in opened.text(
+        "#walk-routers-words"
+    )
+    opened.done()
+    narrow = Opened(browser, file, viewport={"width": 390, "height": 844})
+    assert narrow.page.evaluate("document.documentElement.scrollWidth") <= 390
+    narrow.done()
+
+
+# where the arrow of a direction lies, from the middle of its router; of one that leaves the plan before it ends, too
+PLACES = ((0.4, 0.08), (-0.4, -0.08), (-0.08, 0.4), (0.08, -0.4))
+
+
+def _parts(detail: Detail, link: int) -> tuple[int, int, int, int]:
+    """Direction, chip, row and column."""
+    rows, columns, _ = detail.router_grid.tolist()
+    way, router = divmod(int(detail.link_number[link]), len(detail.links) * rows * columns)
+    return way, router // (rows * columns), router // columns % rows, router % columns
+
+
+def way_of(detail: Detail, link: int) -> int:
+    return _parts(detail, link)[0]
+
+
+def router_of(detail: Detail, link: int) -> list[int]:
+    """Column and row on the plan; of two chips the second stands beside or below the first."""
+    _, chip, row, column = _parts(detail, link)
+    rows, columns, _ = detail.router_grid.tolist()
+    beside = width_of(detail) > columns
+    return [column + chip * beside * (columns + 1), row + chip * (not beside) * (rows + 1)]
+
+
+def width_of(detail: Detail) -> int:
+    rows, columns, _ = detail.router_grid.tolist()
+    chips = len(detail.links)
+    return columns if chips == 1 or 2 * columns > 2.2 * rows else 2 * columns + 1
+
+
+def link_words(detail: Detail, link: int) -> str:
+    _, _, row, column = _parts(detail, link)
+    return f"{column}, row {row} ("

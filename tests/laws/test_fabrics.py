@@ -360,6 +360,28 @@ def test_more_readings_than_are_listed_stand_for_all(monkeypatch: pytest.MonkeyP
     assert 0.7 < again.cycles(program).sum() / exact.sum() < 2.5
 
 
+@pytest.mark.parametrize("grid", ["mesh", "torus", "crossbar"])
+@pytest.mark.parametrize("ways", ["both", "one", "opposed"])
+def test_links_on_the_grid_lead_from_sender_to_reader(grid: str, ways: str) -> None:
+    """Whichever network a message goes over: from the sender's router along every link that it loads."""
+    machine = routed(chip_grid=grid, exchange_ways=ways, exchange_ring_columns=6, exchange_ring_rows=5)
+    network = Network.of(machine.chip, machine.exchange)
+    columns, rows = network.places(np.arange(16))
+    for sender, reader in [(sender, reader) for sender in range(16) for reader in range(16) if sender != reader]:
+        loads = network.on_grid(phase(machine, [(sender, 4, [reader])]).loads)[:, 0]
+        assert loads.shape[1:] == ((5, 6) if grid == "torus" else (4, 4))
+        here, there = (rows[sender], columns[sender]), (rows[reader], columns[reader])
+        if grid == "crossbar":
+            assert (loads[0][here], loads[2][there], loads.sum()) == (4, 4, 8)
+            continue
+        for _ in range(int(loads.sum()) // 4):
+            (way,) = np.flatnonzero(loads[:, here[0], here[1]])
+            loads[way, here[0], here[1]] = 0
+            down, across = ((0, 1), (0, -1), (1, 0), (-1, 0))[way]
+            here = (here[0] + down) % loads.shape[1], (here[1] + across) % loads.shape[2]
+        assert here == there
+
+
 # ---- a fabric of one's own
 
 MINE = """

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_detail import SMALL, made
+from small_detail import SMALL, made, with_links
 
 import mimdsim
 from mimdsim.base.checksummed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.base.errors import DataFileError, MimdsimError
+from mimdsim.costs.fabric import fabric_of
 from mimdsim.machine import load_machine
 from mimdsim.pipeline import compile_workload, detail_of
-from mimdsim.profile.detail import Detail, as_texts, load_beside, load_detail, save_detail
+from mimdsim.profile.detail import OF_LINKS, Detail, as_texts, load_beside, load_detail, save_detail
 from mimdsim.workload import filled_activity, load_workload
 
 
@@ -190,3 +191,49 @@ def test_programs_too_large_keep_no_columns(tmp_path: Path, monkeypatch: pytest.
     mimdsim.run("digits", "bow", changes=small, gpus=(), report=tmp_path / "mine")
     assert not (tmp_path / "mine" / "detail.npz").exists()
     assert "Walk through" not in (tmp_path / "mine" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("chips", [1, 2])
+def test_links_carry_what_the_fabric_says(chips: int, tmp_path: Path) -> None:
+    program, machine, detail = with_links(chips)
+    assert detail.router_grid.tolist() == [6, 8, 0]
+    fabric, moved = fabric_of(machine), 0
+    for row, (superstep, times, _) in enumerate(program.supersteps()):
+        expected = np.zeros(4 * chips * 48)
+        if superstep.exchange is not None:
+            links = fabric.links(program, superstep.exchange)
+            assert links is not None
+            expected = links.loads.ravel() * times
+            assert abs(detail.link_cycles[row].sum() - links.cycles.sum() * times) < 1e-6 * expected.sum() + 1
+        found = np.zeros(4 * chips * 48)
+        found[detail.link_number] = detail.link_bytes[row]
+        assert (found == np.rint(expected)).all()
+        moved += int(found.sum())
+    hop_bytes = fabric.hop_bytes(program)
+    often = [times for superstep, times, _ in program.supersteps() if superstep.exchange is not None]
+    assert moved == (hop_bytes * often).sum() > 0
+    path = tmp_path / "detail.npz"
+    save_detail(path, detail)
+    again = load_detail(path)
+    assert all(np.array_equal(getattr(again, one.name), getattr(detail, one.name)) for one in fields(Detail))
+
+
+def test_a_file_without_links_has_no_columns_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "detail.npz"
+    save_detail(path, made()[1])
+    assert not read_sealed_arrays(path, 1 << 24, "").keys() & OF_LINKS
+    assert not load_detail(path).has_links
+
+
+@pytest.mark.parametrize("change", sorted(OF_LINKS))
+def test_links_that_contradict_the_rest_are_refused(change: str, tmp_path: Path) -> None:
+    path = tmp_path / "detail.npz"
+    save_detail(path, with_links()[2])
+    arrays = read_sealed_arrays(path, 1 << 24, "")
+    whole = arrays[change].astype(np.int64)
+    wrong = [whole[:-1]] if change != "router_grid" else [whole * 0, whole * 10_000_000]
+    for column in [*wrong, whole - 100_000, None]:
+        left = {name: value for name, value in arrays.items() if name != change}
+        write_sealed_arrays(path, left if column is None else left | {change: column})
+        with pytest.raises(DataFileError, match=r"does not fit|lacks or adds columns"):
+            load_detail(path)

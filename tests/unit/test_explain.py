@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_detail import SMALL
 
 from mimdsim.base.errors import MappingError
 from mimdsim.checking.program import shrunk
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.compiler import measure_memory
-from mimdsim.costs.fabric import Row
+from mimdsim.costs.fabric import Row, fabric_of
 from mimdsim.execution import Executor
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, memory_profile
@@ -28,7 +29,7 @@ from mimdsim.timing import explain, program_loads, time_program
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.validation.products import matrix_vector_program
 from mimdsim.validation.stencil.blur import make_program
-from mimdsim.workload import load_workload
+from mimdsim.workload import filled_activity, load_workload
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
@@ -225,3 +226,33 @@ def test_the_page_shows_what_is_printed() -> None:
     command = "$ mimdsim explain examples/hand_written.py tiny smooth --tile 1"
     assert f"```\n{command}\n{explain(program, on, 'smooth', 1)}\n```" in page
     assert f"```\n{listing(program, [534])}```" in page
+
+
+@pytest.mark.parametrize("changes", [{}, {"chip__grid": "torus", "exchange__ways": "opposed"}])
+def test_the_fullest_link_is_named(changes: dict[str, Any]) -> None:
+    """Of a mesh that many tiles send over: its ends lie side by side, it is in use for part of the phase."""
+    small = {"chip__tiles": 48, "chip__grid_columns": 8, **changes}
+    on = machine("bow-mesh", **small)
+    made = compile_workload(load_workload("digits", SMALL), on, must_fit=False)
+    activity = filled_activity(made.network, 0.5)
+    named = 0
+    for number, (superstep, times, _) in enumerate(made.program.supersteps()):
+        found = explain(made.program, on, number, None, activity)
+        if superstep.exchange is None:
+            assert not found.fullest_link
+            continue
+        links = fabric_of(on).links(made.program, superstep.exchange)
+        assert links is not None
+        takes = links.cycles[:, 0]
+        way, row, column = np.unravel_index(takes.argmax(), takes.shape)
+        assert takes.max() * times <= found.exchange_cycles
+        assert found.fullest_link.startswith(
+            f"column {column}, row {row} (tile {8 * row + column}) {('east', 'west', 'south', 'north')[way]} to column "
+        )
+        half = np.count_nonzero(takes >= takes.max() / 2)
+        assert f"{half} of {np.count_nonzero(takes)} links that carry anything" in found.fullest_link
+        assert f"bytes, in use for {takes.max():,.0f} of " in found.fullest_link
+        assert "  fullest link" in str(found)
+        named += 1
+    assert named > 10
+    assert not explain(made.program, machine("bow", chip__tiles=48), 0, None, activity).fullest_link

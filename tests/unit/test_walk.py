@@ -21,7 +21,17 @@ from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
 from mimdsim.profile.records import SCHEMA_VERSION, Change
 from mimdsim.report import difference_lines, write_report
 from mimdsim.report import explorer_data as walking
-from mimdsim.report.explorer_data import LARGEST, LEFT_OUT, ROWS, match_names, pack, too_large, walk_of
+from mimdsim.report.explorer_data import (
+    LARGEST,
+    LEFT_OUT,
+    LINKS_LEFT_OUT,
+    OF_LINKS,
+    ROWS,
+    match_names,
+    pack,
+    too_large,
+    walk_of,
+)
 from mimdsim.report.figures_tiles import draw_memory_by_tile
 from mimdsim.report.page import DRAWN_BY_SCRIPTS, FIGURES, HERE, SCRIPTS
 from mimdsim.report.sections import sections
@@ -54,7 +64,8 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         columns[name] = np.frombuffer(whole, told["kind"], count, begin).reshape(told["shape"])
     for name in header["rows"]:
         first, begins, values = columns.pop(f"{name}_first"), columns.pop(f"{name}_begins"), columns[name]
-        columns[name] = np.zeros((len(first), header["tiles"]), np.int64)
+        across = len(columns["link_number"]) if name in OF_LINKS else header["tiles"]
+        columns[name] = np.zeros((len(first), across), np.int64)
         for row, at in enumerate(first):
             some = values[begins[row] : begins[row + 1]]
             columns[name][row, at : at + len(some)] = some
@@ -74,6 +85,33 @@ def test_packed_numbers_are_those_of_profile_and_detail(chips: int) -> None:
     assert [span["compute_cycles"] for span in header["spans"]] == [s.compute_cycles for s in profile.tiled.spans]
     assert [header["layers"][at] for at in header["layer_of"]] == list(profile.tiled.tile_columns.layer)
     assert (header["chips"], header["cycles"], header["left_out"]) == (chips, profile.tiled.cycles, [])
+
+
+def test_links_between_routers_are_packed_where_there_are_any(run: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, detail = run
+    assert not set(OF_LINKS) & unpacked(pack(profile, detail))[1].keys()
+    draw, steps = np.random.default_rng(0), len(detail.supersteps)
+    loads = {name: draw.integers(0, 4000, (steps, 50)) for name in ("link_bytes", "link_cycles")}
+    of_grid = {"router_of": np.arange(detail.tiles), "link_number": np.arange(50) * 3}
+    linked = dataclasses.replace(detail, router_grid=np.array([6, 8, 0]), **of_grid, **loads)
+    header, columns = unpacked(pack(profile, linked))
+    assert columns.keys() == {*walking.COLUMNS, *OF_LINKS}
+    assert all((columns[name] == getattr(linked, name)).all() for name in OF_LINKS)
+    monkeypatch.setattr(walking, "LARGEST", 0)
+    header, columns = unpacked(pack(profile, linked))
+    assert header["left_out"] == [words for _, words in (*LEFT_OUT, *LINKS_LEFT_OUT)]
+    assert columns["link_cycles"].tolist() == [linked.link_cycles.sum(axis=0).tolist()]
+
+
+def test_only_pages_with_links_have_what_draws_them(run: Found, tmp_path: Path) -> None:
+    profile, detail = run
+    loads = np.ones((len(detail.supersteps), 1), np.int64)
+    of_grid = {"router_of": np.arange(detail.tiles), "link_number": np.arange(1)}
+    grid = np.array([6, 8, 0])
+    linked = dataclasses.replace(detail, router_grid=grid, **of_grid, link_bytes=loads, link_cycles=loads)
+    for name, one in (("with", linked), ("without", detail)):
+        text = write_report(profile, tmp_path / name, None, one)[0].read_text(encoding="utf-8")
+        assert ("walk-routers" in text, "Links between routers" in text) == ((name == "with",) * 2)
 
 
 def test_a_category_has_the_same_colour_in_the_section_and_in_the_figure(run: Found) -> None:
@@ -242,7 +280,7 @@ def test_every_script_is_part_of_the_page_and_short() -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
         assert len(lines) <= 250, path.name
         assert max(map(len, lines)) <= 120, path.name
-    assert set(ROWS) - {"busy_change", "memory_change"} <= set(walking.COLUMNS)
+    assert set(ROWS) - {"busy_change", "memory_change"} <= {*walking.COLUMNS, *OF_LINKS}
 
 
 def saved(folder: Path, profile: RunProfile, detail: Detail) -> str:

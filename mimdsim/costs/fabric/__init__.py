@@ -12,12 +12,12 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.base.user_code import call_users, load_file, require_allowed
 from mimdsim.costs.fabric.endpoint import Endpoint, Planner, Scheduled
-from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Row, exchanges_of
+from mimdsim.costs.fabric.model import BusiestTile, FabricModel, LinkLoads, Row, exchanges_of
 from mimdsim.costs.fabric.routed import Routed
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Exchange, Program
 
-__all__ = ["FABRICS", "BusiestTile", "FabricModel", "Row", "fabric_of"]
+__all__ = ["FABRICS", "BusiestTile", "FabricModel", "LinkLoads", "Row", "fabric_of"]
 
 FABRICS: dict[str, type[FabricModel]] = {
     "endpoint": Endpoint,

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mimdsim.base.compressed_columns import wide
+from mimdsim.base.units import counted
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Chip
 from mimdsim.program import Exchange, Program
@@ -44,6 +45,54 @@ class Row:
             return self
         each = f"({self.how})" if " + " in self.how else self.how
         return replace(self, how=f"{each} x {executions:,} executions", cycles=self.cycles * executions)
+
+
+DIRECTIONS = ("east", "west", "south", "north")
+OVER_THE_MIDDLE = ("to the middle", "", "from the middle", "")  # of a crossbar
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinkLoads:
+    """What the links between routers carry in one phase. loads, cycles float64[4, chips, rows, columns]: bytes, and how
+    long a link is in use for them, by direction and by the router that it leaves (of a crossbar: those to its middle,
+    0, and from it, 2). router_of int64[tiles of a chip]: the router of each, row * columns + column."""
+
+    loads: np.ndarray
+    cycles: np.ndarray
+    router_of: np.ndarray
+    crossbar: bool
+
+    def _router(self, chip: int, row: int, column: int) -> str:
+        _, _, rows, columns = self.loads.shape
+        row, column = row % rows, column % columns
+        tiles = chip * len(self.router_of) + np.flatnonzero(self.router_of == row * columns + column)
+        named = tiles[:: max(1, len(tiles) - 1)].tolist()
+        of_tiles = f"tile{'s'[: len(tiles) > 1]} {' to '.join(map(str, named))}" if len(tiles) else "no tile"
+        return f"column {column}, row {row} ({of_tiles})"
+
+    def fullest(self, chip: int, cycles: int) -> str:
+        """The fullest link of a chip, in words: its ends, its bytes, for how many of the `cycles` of the phase it is in
+        use, and how many links are at least half as long; empty where none carries anything."""
+        takes = self.cycles[:, chip]
+        at = np.unravel_index(takes.argmax(), takes.shape)
+        direction, row, column = (int(each) for each in at)
+        most, load = float(takes[at]), float(self.loads[:, chip][at])
+        if not most:
+            return ""
+        here = self._router(chip, row, column)
+        if self.crossbar:
+            way = f"{here} {OVER_THE_MIDDLE[direction]}"
+        else:
+            down, across = ((0, 1), (0, -1), (1, 0), (-1, 0))[direction]
+            way = f"{here} {DIRECTIONS[direction]} to {self._router(chip, row + down, column + across)}"
+        half, used = int(np.count_nonzero(takes >= most / 2)), counted(int(np.count_nonzero(takes)), "link")
+        others = (
+            f"{half:,} of {used} that carry anything {'is' if half == 1 else 'are'} in use for half as long or more"
+        )
+        return (
+            f"{way}: {load:,.10g} bytes, in use for {most:,.0f} of {cycles:,} cycles ({100 * most / cycles:.0f} %) "
+            f"each time; {others}"
+        )
 
 
 class FabricModel(ABC):
@@ -80,6 +129,10 @@ class FabricModel(ABC):
         """int64[phases]: bytes times links between routers that they go along, for every exchange phase of a program;
         0 where there are no such links."""
         return np.zeros(len(exchanges_of(program)), np.int64)
+
+    def links(self, program: Program, exchange: Exchange) -> LinkLoads | None:
+        """What every link between routers carries in one phase; None where there are no such links."""
+        return None
 
     def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
         """int64[taking part]: cycles of one phase if no tile took longer than this one."""

@@ -116,6 +116,17 @@ class Network:
         column, row = self.grid
         return replace(self, grid=(self.high - 1 - row, self.wide - 1 - column), wide=self.high, high=self.wide)
 
+    def on_grid(self, loads: np.ndarray) -> np.ndarray:
+        """Loads float64[networks, 4, routers], each by the rows and columns of its own network, as float64[4, chips,
+        rows, columns] by the direction and router on the chip."""
+        each = [
+            one.reshape(4, self.chips, *shape)
+            for one, shape in zip(loads, ((self.high, self.wide), (self.wide, self.high)), strict=False)
+        ]
+        if self.both:  # as `turned`: east there is north here
+            each[1] = each[1].swapaxes(2, 3)[::-1, :, ::-1, ::-1]
+        return np.asarray(sum(each))
+
     def around(self, tiles: np.ndarray) -> Network:
         """The rectangle of a mesh that messages between such tiles do not leave; of other networks, all."""
         if self.kind != routes.MESH or not len(tiles):

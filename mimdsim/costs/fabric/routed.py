@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mimdsim.base.cache import PerObject
-from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Row, exchanges_of
+from mimdsim.costs.fabric.model import BusiestTile, FabricModel, LinkLoads, Row, exchanges_of
 from mimdsim.costs.fabric.network import Listed, Network
 from mimdsim.costs.fabric.sampled import spread
 from mimdsim.costs.fabric.traffic import RESERVING, Ends, Phase, Traffic
@@ -60,14 +60,15 @@ class Path:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoutedPhase:
     """One phase: cycles int64[chips]; the slowest path of each chip (None: nothing moves); busy float64[taking part]:
-    cycles of the busier port of each tile, or of the slowest path that leads to it; loads float64[networks, 4,
-    routers]: bytes over each link; hop_bytes: their sum.
+    cycles of the busier port of each tile, or of the slowest path that leads to it; loads, takes float64[networks, 4,
+    routers]: bytes over each link, and the cycles that it is in use, reserved included; hop_bytes: sum of the bytes.
     """
 
     cycles: np.ndarray
     paths: tuple[Path | None, ...]
     busy: np.ndarray
     loads: np.ndarray
+    takes: np.ndarray
     hop_bytes: int
 
 
@@ -134,17 +135,19 @@ class _Ports(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Times:
-    """Traffic at the rates of a machine, in cycles without the start of a phase. loads float64[links]: bytes;
-    lines float64[2, lines]: cycles of the fullest link, and of the fullest that several senders and several readers
-    share; busy float64[classes of tiles]: of the busier port; whole float64[routes]: what a route waits for, without
-    its hops; cycles int64[places]; slowest, port int64[places]: the slowest route, -1 for none, and the class of tiles
-    whose port takes longer still, such as with bytes from other chips; hop_bytes float64[phases]: over all links."""
+    """Traffic at the rates of a machine, in cycles without the start of a phase. loads, takes float64[links]: bytes,
+    and cycles in use; lines float64[2, lines]: cycles of the fullest link, and of the fullest that several senders and
+    several readers share; busy float64[classes of tiles]: of the busier port; whole float64[routes]: what a route waits
+    for, without its hops; cycles int64[places]; slowest, port int64[places]: the slowest route, -1 for none, and the
+    class of tiles whose port takes longer still, such as with bytes from other chips; hop_bytes float64[phases]: over
+    all links."""
 
     of: Traffic
     fabric: Fabric
     ports: _Ports
     reserve: np.ndarray
     loads: np.ndarray
+    takes: np.ndarray
     lines: np.ndarray
     busy: np.ndarray
     whole: np.ndarray
@@ -179,8 +182,9 @@ class Times:
         longest, of_route = np.ceil(most).astype(np.int64), by_network.max(axis=1)
         moved = weights.chosen * weights.wire * of.option_links
         return cls(
-            of=of, fabric=fabric, ports=ports, reserve=reserve, loads=loads, lines=lines, busy=busy, whole=whole,
-            cycles=np.maximum(longest, of_route), slowest=slowest, port=np.where(longest > of_route, port, -1),
+            of=of, fabric=fabric, ports=ports, reserve=reserve, loads=loads, takes=takes, lines=lines, busy=busy,
+            whole=whole, cycles=np.maximum(longest, of_route), slowest=slowest,
+            port=np.where(longest > of_route, port, -1),
             hop_bytes=np.bincount(of.option_place // of.chips, moved, places // of.chips),
         )  # fmt: skip
 
@@ -299,6 +303,17 @@ class Routed(FabricModel):
         rest = phase - sum(part.cycles for part in found)
         return [*found, Row(what="to whole cycles", how=f"{rest:,.3g}", cycles=rest)]
 
+    def links(self, program: Program, exchange: Exchange) -> LinkLoads:
+        """As of `FabricModel`: of all networks together, no two of which share a link in its direction."""
+        network, phase = self._network(program), self.link_loads(program, exchange)
+        column, row = network.places(np.arange(program.tiles_per_chip))
+        return LinkLoads(
+            loads=network.on_grid(phase.loads),
+            cycles=network.on_grid(phase.takes),
+            router_of=row * network.wide + column,
+            crossbar=network.kind == routes.CROSSBAR,
+        )
+
     def link_loads(self, program: Program, exchange: Exchange) -> RoutedPhase:
         """One exchange phase of a program with the loads of all its links."""
         return self._figures(self._reduced(program, exchange, fullest=False), self._network(program))
@@ -311,13 +326,14 @@ class Routed(FabricModel):
     def _figures(self, phase: Phase, network: Network) -> RoutedPhase:
         """Of a phase of which all links were kept."""
         of, times = phase.traffic, self._times(phase.traffic)
-        loads = np.zeros((of.networks, 4, of.chips * network.wide * network.high))
-        loads.reshape(-1)[of.link_number] = times.loads
+        loads, takes = np.zeros((2, of.networks, 4, of.chips * network.wide * network.high))
+        loads.reshape(-1)[of.link_number], takes.reshape(-1)[of.link_number] = times.loads, times.takes
         return RoutedPhase(
             cycles=np.where(times.cycles > 0, times.cycles + self.start, 0),
             paths=tuple(times.path(chip) for chip in range(of.chips)),
             busy=self._busy(phase, times),
             loads=loads,
+            takes=takes,
             hop_bytes=int(times.hop_bytes[0]),
         )
 
