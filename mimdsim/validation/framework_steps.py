@@ -110,16 +110,19 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
     images = (sum(compiled.program.streamed.values()) - labels) * IMAGE_BYTES // ITEM_BYTES
     returned = (network.timesteps * network.batch * network.classes + 1) * ITEM_BYTES
 
-    def moving(described: MimdMachine) -> float:
+    def moving(described: MimdMachine) -> dict[str, float]:
+        """Seconds by the number of the machine that they come from."""
         host = described.host
-        return (images + labels + returned) / host.bytes_per_second + REQUESTS * host.request_seconds
+        copied = (images + labels + returned) / host.bytes_per_second
+        return {"bytes_per_second": copied, "request_seconds": REQUESTS * host.request_seconds}
 
     def again(described: MimdMachine) -> float:
         once_more = retime(compiled, described, NOTHING)
-        return once_more.cycles / once_more.clock_hz + moving(described) + START_SECONDS
+        return once_more.cycles / once_more.clock_hz + sum(moving(described).values()) + START_SECONDS
 
-    host = moving(chip) + START_SECONDS
-    doubt = moving(chip) * uncertainty(kind_of(chip.host.sources["request_seconds"])) + START_DOUBT_SECONDS
+    host = sum(moving(chip).values()) + START_SECONDS
+    doubts = (uncertainty(kind_of(chip.host.sources[name])) * seconds for name, seconds in moving(chip).items())
+    doubt = sum(doubts) + START_DOUBT_SECONDS
     return Call(
         seconds=timed.cycles / timed.clock_hz + host,
         doubts=timed.doubts,
