@@ -128,17 +128,18 @@ the model on the host's clock. In that call
 Measured: 2.10 to 2.24 ms in eight runs on one chip (`references/framework_training_steps.csv`). Its generation is not
 stated, but was very likely a Mk2: the debug information of the compiled operations in the repository names Poplar SDK
 2.3 (October 2021; the Bow followed in March 2022), and the commits were made on an OpenStack machine in the vendor's
-network, as its pods of IPU-Machines are served and the cards of a Mk1 were not. As a Mk2 the prediction is within 15 %;
-without the start of the engine it would be 31 to 35 % low. Terms that the sources suggest and that are left out:
+network, as its pods of IPU-Machines are served and the cards of a Mk1 were not. As a Mk2 the prediction is within 5 %;
+without the start of the engine it would be 20 to 25 % low. Terms that the sources suggest and that are left out:
 
 {missing}
 
-What remains is host work: PopTorch's Python checks two arguments and makes one call into C++, which allocates two
-outputs and converts the labels (`PoplarExecutor.__call__`, `PoplarExecutable::run`); PopART connects the streams anew
-in every call. No public figure says how long that takes. What the sources rule out: batches fetched ahead, an optimiser
-that is sent again (its dictionary is compared and found unchanged), and products computed once for all timesteps
-(neither eliminates common subexpressions). The planned products, 60 % of the step, are within 4 % of three float32
-products measured on a GC200 (9 to 137 GFLOP), and 13 % too fast for a narrow one on a Bow (4096 x 4096 x 64).
+Four requests of 70 us (within 100 %) may hold other host work: PopTorch's Python checks two arguments and makes one
+call into C++, which allocates two outputs and converts the labels (`PoplarExecutor.__call__`, `PoplarExecutable::run`);
+PopART connects the streams anew in every call. No public figure says how long that takes. What the sources rule out:
+batches fetched ahead, an optimiser that is sent again (its dictionary is compared and found unchanged), and products
+computed once for all timesteps (neither eliminates common subexpressions). The planned products, 60 % of the step, are
+within 4 % of three float32 products measured on a GC200 (9 to 137 GFLOP), and 13 % too fast for a narrow one on a Bow
+(4096 x 4096 x 64).
 
 A constant image's product with the first weights, and the weight gradients, could each be one product for all
 timesteps. Neither the tiles here nor traced framework code does that; the GPU's `hoisted` strategy does the second.

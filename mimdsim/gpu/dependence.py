@@ -22,6 +22,8 @@ GATHERED = ("unfold", "fold")
 # twice
 OVER_ROWS = ("batch_norm", "batch_norm_sums", "standardise", "standardise_gradient")
 
+NEURONS = ("lif", "neuron")
+
 
 def dependence_graph(scan: Scan, *, across_timesteps: bool) -> nx.DiGraph:
     """Body values, with an edge from each input to each output of an operation; `product` is 1 on those of a product,
@@ -42,8 +44,9 @@ def dependence_graph(scan: Scan, *, across_timesteps: bool) -> nx.DiGraph:
     return graph
 
 
-def check_hoistable(op: Operation) -> None:
-    """Raises MappingError when a matrix product of scan `op` feeds itself from one timestep to the next."""
+def check_hoistable(op: Operation, strategy: str = "hoisted") -> None:
+    """Raises MappingError, naming the strategy, when a matrix product of scan `op` feeds itself from one timestep to
+    the next."""
     scan: Scan = op.attributes
     graph = dependence_graph(scan, across_timesteps=True)
     for members in recurrent_parts(scan):
@@ -52,7 +55,7 @@ def check_hoistable(op: Operation) -> None:
         cycles = (nx.shortest_path(graph, made, given) for given in inner.inputs if nx.has_path(graph, made, given))
         path = " -> ".join(next(cycles))
         raise MappingError(
-            f"strategy 'hoisted': the matrix product '{made}' ({inner.kind}) of scan '{op.name}' depends on "
+            f"strategy '{strategy}': the matrix product '{made}' ({inner.kind}) of scan '{op.name}' depends on "
             f"itself through the timesteps ({path} -> {made}), so the products of its {scan.timesteps} "
             f"timesteps cannot be taken at once; use the strategy 'persistent' or 'graph_replay'"
         )
@@ -68,6 +71,29 @@ def recurrent_parts(scan: Scan) -> tuple[tuple[Operation, ...], ...]:
         if any(component[given] == made for given in inner.inputs):
             parts.setdefault(made, []).append(inner)
     return tuple(tuple(ops) for ops in parts.values() if any(op.kind in MATRIX_PRODUCTS for op in ops))
+
+
+def walked_operations(scan: Scan) -> set[str]:
+    """Names of operations that have to take timesteps one after the other: they feed themselves, and not linearly.
+
+    What feeds itself linearly is an associative scan: neurons that never reset, whose map of the state is the same
+    whatever the state is, and all gradients, since what decides a neuron's map in the backward pass has been saved.
+    """
+    graph = dependence_graph(scan, across_timesteps=True)
+    found: set[str] = set()
+    for members in nx.strongly_connected_components(graph):
+        if len(members) > 1 or any(graph.has_edge(name, name) for name in members):
+            ops = [inner for inner in scan.body.operations if members & set(inner.outputs)]
+            if not all(_is_linear(inner) for inner in ops):
+                found |= {inner.name for inner in ops}
+    return found
+
+
+def _is_linear(inner: Operation) -> bool:
+    """Whether an operation is affine in what feeds itself; those of the forward pass where it is known."""
+    if inner.kind in NEURONS:
+        return not inner.attributes.resets
+    return inner.kind == "add" or inner.phase == "backward"
 
 
 def recurs(graph: Graph) -> bool:

@@ -102,6 +102,7 @@ def time_on_gpu(
         seconds_high=max(slowest, host_seconds) if pinned else slowest + host_seconds,
         residuals=residuals,
         bytes_needed=lowered.bytes_needed,
+        never_built=how.never_built,
         memory_bytes=gpu.memory.capacity_bytes,
         energy=_energy(
             gpu,
@@ -148,7 +149,9 @@ def _fastest_strategy(timed_by: Callable[..., GpuProfile], where: str) -> GpuPro
     """The fastest legal strategy; its assumptions list what was refused and why. Bounds are left out."""
     timed: list[GpuProfile] = []
     refused: list[Assumption] = []
-    for name in STRATEGIES:
+    for name, about in STRATEGIES.items():
+        if about.never_built:
+            continue
         try:
             timed.append(timed_by(strategy=name))
         except (MappingError, DoesNotFit) as why:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from mimdsim.gpu.dependence import (
     fused_accumulations,
     product_levels,
     recurrent_parts,
+    walked_operations,
 )
 from mimdsim.gpu.gemm import ALIGNED_BYTES
 from mimdsim.gpu.kernels import (
@@ -154,7 +156,7 @@ class _Body:
         """Raises MappingError if timesteps cannot be taken at once, or if no recurrent layer exists for a kernel to
         keep."""
         if not self.strategy.persistent:
-            check_hoistable(self.op)
+            check_hoistable(self.op, self.strategy.name)
         elif any(inner.kind in OVER_ROWS for part in self._recurrent() for inner in part):
             raise MappingError(
                 f"strategy '{self.strategy.name}': a batch norm of scan '{self.op.name}' depends on itself through the "
@@ -293,8 +295,16 @@ class _Body:
             times=timesteps // at_once,
             bytes_moved=moved * self.element_bytes * at_once,
             flops=self._flops(chunk) * at_once,
-            walks_timesteps=hoisted,
+            walks_timesteps=hoisted and self._walks(chunk),
         )
+
+    def _walks(self, chunk: Sequence[Operation]) -> bool:
+        """Whether one launch for all timesteps takes them one after the other."""
+        return not self.strategy.scans or any(inner.name in self._walked for inner in chunk)
+
+    @cached_property
+    def _walked(self) -> set[str]:
+        return walked_operations(self.scan)
 
     def _reads(self, chunk: Sequence[Operation]) -> set[str]:
         """What the kernel reads from outside; a value read at two timesteps by one hoisted kernel counts once."""

@@ -42,9 +42,10 @@ class Strategy:
     hoisted: products of all timesteps become one, neuron kernels walk the timesteps themselves. The three counts hold
     for loops over timesteps: at most so many elementwise kernels per layer, and bookkeeping kernels per timestep.
     host_rate: which rate of the host link input copies reach. lists: how products follow lists of spikes, None where
-    they are dense. persistent: products that feed themselves stay in a kernel that keeps their weights. band: lowest
-    and highest multiple of the estimate; planes_band: of networks with convolutions, which have no lists. needs: the
-    GPU feature it depends on that a machine with systolic arrays lacks.
+    they are dense. persistent: products that feed themselves stay in a kernel that keeps their weights. scans: what
+    feeds itself linearly is an associative scan over timesteps. never_built: a bound, which "auto" leaves out. band:
+    lowest and highest multiple of the estimate; planes_band: of networks with convolutions, which have no lists. needs:
+    the GPU feature it depends on that a machine with systolic arrays lacks.
     copies_dense_input: as the program it describes does; runs send the others what the tiles get. pads_widths: to rows
     of multiples of 16 bytes, as a careful program does for tensor units.
     """
@@ -64,6 +65,8 @@ class Strategy:
     host_rate: Literal["framework", "pinned"] = "pinned"
     lists: ListMode | None = None
     persistent: bool = False
+    scans: bool = False
+    never_built: bool = False
     needs: str = ""
     copies_dense_input: bool = False
     pads_widths: bool = True
@@ -121,6 +124,19 @@ STRATEGIES: dict[str, Strategy] = {
             planes_band=HOISTED_PLANES,
             band_source="measured: 10 networks on an H100, benchmarks/gpu/measure_steps.py; on other devices assumed",
             source="layer by layer over all timesteps, as SpikingJelly, EXODUS and Lava DL do",
+        ),
+        Strategy(
+            name="scan",
+            description="as hoisted; gradients, and neurons that never reset, by associative scans over the timesteps",
+            hoisted=True,
+            scans=True,
+            never_built=True,
+            band=NEVER_TIMED,
+            band_source="assumed: never timed by this project",
+            source="scans of one pass (decoupled look-back, Merrill and Garland 2016): every value is read and written "
+            "once, as by a kernel that walks the timesteps, but started as an elementwise kernel; what blocks hand on "
+            "is left out. Neurons that reset walk the timesteps as in 'hoisted': their map depends on their own "
+            "spikes, for which arXiv 2603.13283 scans again after every spike",
         ),
         Strategy(
             name="persistent",

@@ -111,18 +111,20 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
     images = (sum(compiled.program.streamed.values()) - labels) * IMAGE_BYTES // ITEM_BYTES
     returned = (network.timesteps * network.batch * network.classes + 1) * ITEM_BYTES
 
-    def moving(described: MimdMachine) -> float:
+    def moving(described: MimdMachine) -> dict[str, float]:
+        """Seconds by the number of the machine that they come from."""
         host = described.host
-        return (images + labels + returned) / host.bytes_per_second + REQUESTS * host.request_seconds
+        copied = (images + labels + returned) / host.bytes_per_second
+        return {"bytes_per_second": copied, "request_seconds": REQUESTS * host.request_seconds}
 
     def again(described: MimdMachine) -> float:
         once_more = retime(compiled, described, NOTHING)
-        return once_more.cycles / once_more.clock_hz + moving(described) + START_SECONDS
+        return once_more.cycles / once_more.clock_hz + sum(moving(described).values()) + START_SECONDS
 
-    host = moving(chip) + START_SECONDS
-    of_host = moving(chip) * uncertainty(kind_of(chip.host.sources["request_seconds"]))
+    host = sum(moving(chip).values()) + START_SECONDS
+    of_host = (uncertainty(kind_of(chip.host.sources[name])) * seconds for name, seconds in moving(chip).items())
     on_chip = timed.cycles / timed.clock_hz
-    off = combined((timed.propagated * on_chip, of_host, START_DOUBT_SECONDS))
+    off = combined((timed.propagated * on_chip, *of_host, START_DOUBT_SECONDS))
     low, high = interval(on_chip + host, off / (on_chip + host))
     return Call(
         seconds=on_chip + host,

@@ -25,6 +25,7 @@ from mimdsim.validation.gpus.products import CONVOLUTIONS, PRODUCTS
 from mimdsim.validation.gpus.training_steps import GPU_STEPS
 from mimdsim.validation.products import TILED_PRODUCTS
 from mimdsim.validation.reference_table import Asked, ReferenceTable, Row
+from mimdsim.validation.silicon.exchange_and_host import EXCHANGE_AND_HOST
 from mimdsim.validation.silicon.gather import GATHERS
 from mimdsim.validation.silicon.loops import LOOPS
 from mimdsim.validation.silicon.transfers import MEMORY, TRANSFERS
@@ -156,6 +157,7 @@ FORMATS: tuple[ReferenceTable, ...] = (
     TILE_VERTICES,
     LOOPS,
     GATHERS,
+    EXCHANGE_AND_HOST,
     TRANSFERS,
     MEMORY,
     WAFERS,

@@ -15,6 +15,8 @@ from linear_networks import linear_network
 from networks import SMALL, given_values, networks, small_network
 
 from mimdsim.base.errors import MappingError
+from mimdsim.gpu.dependence import walked_operations
+from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 
@@ -75,6 +77,47 @@ def test_recurrent_layers_too(strategy: str, spikes: str) -> None:
     layers = tuple(replace(layer, recurrence="all_to_all") for layer in network.layers[:-1])
     network = replace(network, layers=(*layers, network.layers[-1]))
     assert_same_training_step(network, strategy, seed=4)
+
+
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+@pytest.mark.parametrize("timesteps", [1, 2, 7, 8])
+@pytest.mark.parametrize("model", ["lif", "synaptic", "alpha"])
+def test_neurons_that_never_reset_are_scanned_and_spike_alike(
+    model: str, timesteps: int, spikes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gpu_execution
+
+    scanned: list[str] = []
+    real = gpu_execution._Walk._scanned
+
+    def watched(walk: Any, ops: Any, start: Any, order: Any) -> Any:
+        scanned.append(ops[0].phase)
+        return real(walk, ops, start, order)
+
+    monkeypatch.setattr(gpu_execution._Walk, "_scanned", watched)
+    for reset in ("none", "zero"):
+        scanned.clear()
+        network = linear_network(model, reset, spikes=spikes, timesteps=timesteps, reset_gradient="full")
+        assert_same_training_step(network, "scan", seed=5)
+        layers = len(network.layers)
+        resetting = reset == "zero"
+        assert (scanned.count("forward"), scanned.count("backward")) == (0 if resetting else layers, layers)
+
+
+@pytest.mark.parametrize("reset_by", ["state", "emission"])
+def test_neurons_that_reset_walk_and_their_gradients_do_not(reset_by: str) -> None:
+    graph = training_graph(linear_network("synaptic", "subtract", reset_by=reset_by))
+    forward, backward = (walked_operations(op.attributes) for op in graph.operations if op.kind == "scan")
+    assert any("hidden0" in name for name in forward)
+    assert not backward
+
+
+def test_a_layer_that_recurs_is_not_scanned() -> None:
+    network = small_network()
+    layers = tuple(replace(layer, recurrence="all_to_all") for layer in network.layers[:-1])
+    graph = training_graph(replace(network, layers=(*layers, network.layers[-1])))
+    with pytest.raises(MappingError, match=r"strategy 'scan': the matrix product .* depends on itself"):
+        lower_to_kernels(graph, STRATEGIES["scan"], precision="fp32")
 
 
 def test_hoisted_products_have_the_rows_of_all_timesteps(monkeypatch: pytest.MonkeyPatch) -> None:

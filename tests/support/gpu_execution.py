@@ -2,7 +2,8 @@
 
 Time stays an outer loop in loop strategies. Otherwise every value is made for all timesteps before what depends on it:
 a matrix product takes the rows of all timesteps at once, a summed weight gradient reduces over them too, and only what
-feeds itself from one timestep to the next walks the timesteps, alone in its kernel. Small sizes.
+feeds itself from one timestep to the next walks the timesteps, alone in its kernel; or, if the strategy scans and it is
+linear, becomes a matrix and a vector for each timestep, which are combined in log2(timesteps) rounds. Small sizes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ import networkx as nx
 import numpy as np
 from gpu_dense_meaning import DenseSpikes, densify, evaluate, product
 
-from mimdsim.gpu.dependence import MATRIX_PRODUCTS, check_hoistable, dependence_graph, fused_accumulations
+from mimdsim.gpu.dependence import (
+    MATRIX_PRODUCTS,
+    check_hoistable,
+    dependence_graph,
+    fused_accumulations,
+    walked_operations,
+)
 from mimdsim.gpu.kernels import check_lists
-from mimdsim.gpu.strategies import STRATEGIES
+from mimdsim.gpu.strategies import STRATEGIES, Strategy
 from mimdsim.graph.operations import interpret
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes
 
@@ -39,7 +46,7 @@ def execute(graph: Graph, inputs: dict[str, Any], *, strategy: str) -> dict[str,
     for op in graph.operations:
         given = tuple(values[name] for name in op.inputs)
         if op.kind == "scan":
-            made = _batched(op, given, how.persistent) if batched else _looped(op.attributes, given)
+            made = _batched(op, given, how) if batched else _looped(op.attributes, given)
         else:
             made = _one(op, given)
         values.update(zip(op.outputs, made, strict=True))
@@ -100,13 +107,13 @@ def _looped(scan: Scan, given: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*carries, *(_stacked(stacks[name]) for name in scan.stacked))
 
 
-def _batched(op: Operation, given: tuple[Any, ...], persistent: bool) -> tuple[Any, ...]:
+def _batched(op: Operation, given: tuple[Any, ...], how: Strategy) -> tuple[Any, ...]:
     """All timesteps of a value at once wherever it does not feed itself."""
-    if not persistent:
-        check_hoistable(op)
+    if not how.persistent:
+        check_hoistable(op, how.name)
     scan: Scan = op.attributes
     starts, sequences, constants = _split(scan, given)
-    walk = _Walk(scan, starts, constants)
+    walk = _Walk(scan, starts, constants, scans=how.scans)
     for item, sequence in zip(scan.slices, sequences, strict=True):
         walk.values[item.inside] = _stacked([_at(sequence, t + item.shift) for t in range(scan.timesteps)])
     walk.all()
@@ -117,8 +124,9 @@ def _batched(op: Operation, given: tuple[Any, ...], persistent: bool) -> tuple[A
 class _Walk:
     """The body values of one scan, each a stack over timesteps, made group by group."""
 
-    def __init__(self, scan: Scan, starts: list[Any], constants: dict[str, Any]):
+    def __init__(self, scan: Scan, starts: list[Any], constants: dict[str, Any], *, scans: bool):
         self.scan = scan
+        self.walked = walked_operations(scan) if scans else {op.name for op in scan.body.operations}
         self.values: dict[str, Any] = {}
         self.constants = constants
         self.starts = {carry.enters: start for carry, start in zip(scan.carries, starts, strict=True)}
@@ -184,13 +192,51 @@ class _Walk:
             )
             return
         carried = {name: self.starts[name] for name in members if name in self.starts}
+        order = _order(self.scan)
+        entering = [] if any(op.name in self.walked for op in ops) else self._scanned(ops, carried, order)
         stacks: dict[str, list[Any]] = {}
-        for t in _order(self.scan):
-            now = dict(carried)
-            for op in ops:
-                given = tuple(now[item] if item in now else self._get(item, t) for item in op.inputs)
-                now.update(zip(op.outputs, _one(op, given), strict=True))
+        for at, t in enumerate(order):
+            now = self._step(ops, entering[at] if entering else carried, t)
             for name, value in now.items():
                 stacks.setdefault(name, [None] * self.scan.timesteps)[t] = value
             carried = {name: now[self.leaves_of[name]] for name in carried}
         self.values.update({name: _stacked(items) for name, items in stacks.items()})
+
+    def _step(self, ops: list[Operation], carried: dict[str, Any], t: int) -> dict[str, Any]:
+        """What enters timestep t and what `ops` make of it."""
+        now = dict(carried)
+        for op in ops:
+            given = tuple(now[item] if item in now else self._get(item, t) for item in op.inputs)
+            now.update(zip(op.outputs, _one(op, given), strict=True))
+        return now
+
+    def _scanned(self, ops: list[Operation], start: dict[str, Any], order: list[int]) -> list[dict[str, Any]]:
+        """What enters each timestep, from the linear maps of all of them; none is computed from the one before."""
+        begin = _flat(start)
+
+        def leaving(state: np.ndarray, t: int) -> np.ndarray:
+            now = self._step(ops, _unflat(state, start), t)
+            return _flat({name: now[self.leaves_of[name]] for name in start})
+
+        maps = []
+        for t in order:
+            shift = leaving(np.zeros_like(begin), t)
+            maps.append((np.stack([leaving(unit, t) - shift for unit in np.eye(len(begin))], axis=1), shift))
+        reach = 1
+        while reach < len(maps):  # each map is combined with that of the timesteps `reach` before it
+            maps = [
+                one if at < reach else (one[0] @ maps[at - reach][0], one[0] @ maps[at - reach][1] + one[1])
+                for at, one in enumerate(maps)
+            ]
+            reach *= 2
+        return [start, *(_unflat(matrix @ begin + shift, start) for matrix, shift in maps[:-1])]
+
+
+def _flat(carried: dict[str, Any]) -> np.ndarray:
+    return np.concatenate([np.ravel(value) for value in carried.values()])
+
+
+def _unflat(state: np.ndarray, like: dict[str, Any]) -> dict[str, Any]:
+    ends = np.cumsum([np.size(value) for value in like.values()])[:-1]
+    parts = np.split(state, ends)
+    return {name: part.reshape(np.shape(value)) for (name, value), part in zip(like.items(), parts, strict=True)}

@@ -120,6 +120,7 @@ def test_auto_is_the_fastest_program_that_could_be_built() -> None:
     for strategy in ("as_published", "graph_replay", "hoisted", "lists_as_written", "lists_hoisted"):
         assert chosen.seconds_per_training_step <= timed(strategy, precision="tf32").seconds_per_training_step
     assert not chosen.never_built
+    assert timed("scan", precision="tf32").never_built
 
 
 @pytest.mark.parametrize(

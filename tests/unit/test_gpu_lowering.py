@@ -11,8 +11,8 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.base.residuals import RESIDUALS
 from mimdsim.base.units import SOURCE_KINDS
 from mimdsim.gpu.dependence import product_levels
-from mimdsim.gpu.engine import time_on_gpu
-from mimdsim.gpu.kernels import HostWait, Product, Stream
+from mimdsim.gpu.engine import WALK_SECONDS, time_on_gpu
+from mimdsim.gpu.kernels import HostWait, Kernel, Product, Stream
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import Adam, Graph, Layer, Scan, Sgd, SpikingNetwork, Value, training_graph
@@ -118,6 +118,22 @@ def test_fused_kernels_move_what_crosses_them() -> None:
     assert isinstance(fused, Stream)
     # current, membrane in; membrane and spikes out, and both once more into the stash
     assert fused.bytes_moved == 6 * 5 * 16 * 4
+
+
+def test_a_scan_moves_what_a_walk_moves_and_starts_sooner() -> None:
+    walked, scanned = (lower_to_kernels(small(), STRATEGIES[name], precision="fp32") for name in ("hoisted", "scan"))
+    for before, after in zip(walked.kernels, scanned.kernels, strict=True):
+        assert after == (replace(before, walks_timesteps=False) if _gradient_of_neurons(before) else before)
+    gpu = a100()
+    slow, fast = (time_on_gpu(small(), gpu, strategy=name, precision="fp32") for name in ("hoisted", "scan"))
+    saved = WALK_SECONDS - gpu.launch.stream_period_seconds
+    assert slow.seconds_per_training_step - fast.seconds_per_training_step == pytest.approx(3 * saved)
+    assert fast.never_built
+    assert not slow.never_built
+
+
+def _gradient_of_neurons(kernel: Kernel) -> bool:
+    return isinstance(kernel, Stream) and kernel.walks_timesteps and kernel.phase == "backward"
 
 
 def test_update_reads_and_writes_each_weight() -> None:
