@@ -23,7 +23,10 @@ from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.notes import outdated_sources
 from mimdsim.machine.unread import unread_keys
 
-BASE, WITHOUT = "base", "without"  # keys of a file: what the rest of it differs from, sections that it lacks
+BASE = "base"
+"""The machine that the rest of the file differs from, by name or as a path beside the file."""
+WITHOUT = "without"
+"""Sections of the base that this machine lacks."""
 MOST_BASES = 8  # one above the other
 COUNT = (0.0, 1e7)  # of anything without a unit
 TRANSISTORS = (1e3, 1e12)  # of a tile

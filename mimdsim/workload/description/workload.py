@@ -49,11 +49,17 @@ class Workload(Section):
 
     name: Name
     title: str
+    """What the workload is, in a line."""
     seed: int = Field(default=0, ge=0, lt=2**63)
+    """The seed of everything that is drawn: weights, the order of samples, dropped ids."""
     data: Data
+    """Where samples come from."""
     network: Network
+    """Layers and neurons."""
     training: TrainingRecipe
+    """Loss, optimiser and weights."""
     mapping: MappingOptions = MappingOptions()
+    """Placement on tiles."""
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Workload:
