@@ -116,7 +116,8 @@ OPTIONAL = ("multiply_add_cycles", "matrix_flops_per_cycle")
 
 
 class Core(InstructionCycles):
-    """What the instructions of a core take, so that every codelet has a cost."""
+    """What the instructions of a core take, so that every codelet has a cost. All but multiply_add_cycles and
+    matrix_flops_per_cycle are needed."""
 
     vertex_cycles: float = Field(ge=0, le=MOST_BUNDLES)
     """A vertex outside its code: launch and return."""

@@ -334,7 +334,7 @@ class Correlation:
 
 
 class MimdMachine(NotedMachine):
-    """A tiled machine. `name` is its file's stem. correlation: of a narrowed machine, until a number is changed."""
+    """A tiled machine. `name` is its file's stem."""
 
     kind: Literal["mimd"]
     """That it is a tiled machine."""
@@ -354,7 +354,7 @@ class MimdMachine(NotedMachine):
     area: Area | None = Field(default=None, description="area")
     power: Power | None = Field(default=None, description="static power, energy, full load")
     memory: TiledMemory | None = None
-    _correlation: Correlation | None = PrivateAttr(default=None)
+    _correlation: Correlation | None = PrivateAttr(default=None)  # of a narrowed machine, until a number is changed
 
     @model_validator(mode="after")
     def _static_power_from_somewhere(self) -> MimdMachine:
