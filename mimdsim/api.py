@@ -1,7 +1,7 @@
 """The Python API: what the commands do, as functions that return their results.
 
-`mimdsim.run`, `compare`, `sweep`, `study`, `place` and `check` are these; docs/api.md shows them at work.
-User errors raise MimdsimError; a single one may stand where several of something can be given.
+`mimdsim.run`, `compare`, `sweep`, `study`, `place` and `check` are these; docs/api.md shows them at work. User errors
+raise MimdsimError. Where several of something can be given, so can one alone.
 
 workload: a name, the path of a TOML file (a text or `pathlib.Path`), or what `load_workload` returns. machine: a name,
 a path, or what `load_machine` returns. machines: tiled ones and GPUs, the first tiled one leads. gpus: GPUs
