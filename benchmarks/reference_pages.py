@@ -121,7 +121,8 @@ def takes(annotation: Any, key: str, marks: tuple[Any, ...] = ()) -> str:
     if origin is Literal:
         return " or ".join(f"`{toml_value(choice)}`" for choice in inside)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(takes(each, key, marks) for each in inside if each is not type(None)))
+        one, *others = dict.fromkeys(takes(each, key, marks) for each in inside if each is not type(None))
+        return one + "".join(", or a list of them" if each == f"list, each {one}" else f" or {each}" for each in others)
     if origin is dict:
         return ", ".join((f"table by name, each {takes(inside[1], key)}", *_bounds(marks, COUNTS, key)))
     if origin is tuple:
@@ -195,9 +196,11 @@ def tables_of(described: type[Section]) -> dict[type[Section], dict[str, list[Ro
 
 
 def _escaped(text: str) -> str:
-    """Text without what Markdown would read as its own, outside of code."""
+    """Text as Markdown: what would be marks stays as it is, outside of code; pages of docs/ are links."""
     parts = text.split("`")
-    parts[::2] = [re.sub(r"([*<])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [
+        re.sub(r"docs/([\w-]+\.md)(#[\w-]+)?", r"[\1](\1\2)", re.sub(r"([*<])", r"\\\1", part)) for part in parts[::2]
+    ]
     return "`".join(parts)
 
 

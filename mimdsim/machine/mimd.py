@@ -166,9 +166,9 @@ class Fabric(SourcedSection):
     """What the first byte takes for every hop between the tiles of a phase that are farthest from each other: at most
     as far as their rows and columns are apart, whoever sends to whom."""
     send_fragment_cycles: float = Field(ge=0, description="exchange phases")
-    """Control instructions of the sender for every fragment."""
+    """Control instructions that the sender issues for every fragment, in cycles."""
     receive_fragment_cycles: float = Field(ge=0, description="exchange phases")
-    """Control instructions of the receiver for every fragment."""
+    """Control instructions that the receiver issues for every fragment, in cycles."""
     fragment_code_bytes: int = Field(ge=0, description="memory")
     """Exchange code that a fragment takes on a tile."""
     arrange_fragment_bundles: float = Field(ge=0, description="compute")

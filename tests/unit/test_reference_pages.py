@@ -56,6 +56,7 @@ def test_choices_units_bounds_and_defaults() -> None:
     workload, machine = rows(mimdsim.workload.Workload), rows(mimdsim.machine.MimdMachine)
     assert workload["training.batch"][1:3] == ("whole number, more than 0, at most 65,536", "required")
     assert workload["network.delay"][1:3] == ("`0` or `1`", "1")
+    assert workload["network.surrogate_slope"].takes == "number, more than 0, or a list of them"
     assert workload["data.path"][1:3] == ("path", '`""`')
     assert workload["data.bin_seconds"][1:3] == ("number (s, ms, us, ns), more than 0", "1 ms")
     assert workload["network.delays"].takes == "table by name, each table, at most 256 of them"
