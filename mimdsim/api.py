@@ -1,9 +1,14 @@
 """The Python API: what the commands do, as functions that return their results.
 
-`mimdsim.run`, `compare`, `sweep`, `study`, `place` and `check` are these; docs/api.md shows them at work.
-Machines and workloads are names, paths of TOML files (texts or `pathlib.Path`), or what `load_machine` and
-`load_workload` return; a single one may stand where several can be given. `changes` are fields of either by dotted key:
-{"training.epochs": 2, "tile.worker_contexts": 12}. User errors raise MimdsimError.
+`mimdsim.run`, `compare`, `sweep`, `study`, `place` and `check` are these; docs/api.md shows them at work. User errors
+raise MimdsimError. Where several of something can be given, so can one alone.
+
+workload: a name, the path of a TOML file (a text or `pathlib.Path`), or what `load_workload` returns. machine: a name,
+a path, or what `load_machine` returns. machines: tiled ones and GPUs, the first tiled one leads. gpus: GPUs
+that are timed beside it. changes: fields of workload and machine by dotted key, {"training.epochs": 2,
+"tile.worker_contexts": 12}. mapping: a file with options of the mapping, as `place` writes it. report: a folder for the
+report. processes: how many work at once (default: one for each processor). progress: called with what is being done,
+how many are done and how many there are; by default nothing is shown.
 """
 
 from __future__ import annotations
@@ -73,9 +78,9 @@ def run(
     mapping: a file with options of the mapping, as `place` writes it. report: a folder for the report, the profile and
     the trained weights; written as a whole at the end. checkpoint: a file that the training is saved to after every
     epoch; resume: continue from it; accept_other_code: also where other sources of mimdsim wrote it, which the profile
-    records. dump: a folder for the program as text. window: timesteps of which every tile is
-    kept one by one, as "40-49" or numbers (default: the first ten). inference: time the forward pass of test samples
-    too, on its own program (docs/inference.md).
+    records. dump: a folder for the program as text. window: timesteps of which every tile is kept one by one, as
+    "40-49" or numbers (default: the first ten). inference: time the forward pass of test samples too, on its own
+    program (docs/inference.md).
     """
     if resume and checkpoint is None:
         problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
@@ -193,9 +198,10 @@ def sweep(
 ) -> list[dict[str, Any]]:
     """Time a workload for every combination of the values of `axes`; returns one row each, in order.
 
-    training_steps: training steps before spikes are recorded (0: the whole training); fill: fill lists to this share
-    instead of training. mapping: as in `run`; best_mapping: search for the best mapping of every point among so many.
-    folder: where points are saved, so that the same call continues where it stopped.
+    axes: by dotted key, a list of values, or a range as studies take it. training_steps: training steps before spikes
+    are recorded (0: the whole training); fill: fill lists to this share instead of training. mapping: as in `run`;
+    best_mapping: search for the best mapping of every point among so many. folder: where points are saved, so that the
+    same call continues where it stopped.
     """
     from mimdsim.studies import make_study
 
@@ -224,10 +230,11 @@ def study(
     as_is: bool = False,
     progress: Progress = silent,
 ) -> StudyResult:
-    """Compute the points of a study, a file or what `mimdsim.studies.make_study` returns, and answer its question.
+    """Compute the points of a study, and answer its question.
 
-    folder: where points and tables are kept, so that the same call continues where it stopped. processes: local ones;
-    dask: the address of a Dask scheduler whose workers are used instead. as_is: compute nothing.
+    given: the name or file of a study, or what `mimdsim.studies.make_study` returns. folder: where points and tables
+    are kept, so that the same call continues where it stopped. processes: local ones; dask: the address of a Dask
+    scheduler whose workers are used instead. as_is: compute nothing.
     """
     from mimdsim.studies import Dask, Local, read_study, run_study
 
@@ -252,14 +259,14 @@ def place(
     smallest: bool = False,
     progress: Progress = silent,
 ) -> SearchResult:
-    """The best mapping of a workload on a machine, of so many candidates and many more made of their layers: how the
-    layers are cut, and the form of the program. The same call finds the same.
+    """The best mapping of a workload on a machine: how the layers are cut, and the form of the program. The same call
+    finds the same.
 
     objective: what is least, "time", "memory" (of the fullest tile), "energy" or "product" (of time and memory).
     within: limits, "max memory 400 KiB, max tiles 1000". fill: the share of their capacity that lists hold;
-    training_steps: record spikes after so many instead. out: a mapping file to write, for `run`, `compare`, `sweep`.
-    smallest: find the least tile.sram_bytes that some mapping fits (the peak bytes of the best one); its energy is that
-    of a machine with so much memory.
+    training_steps: record spikes after so many instead. candidates: mappings that are lowered; many more are made of
+    their layers. out: a mapping file to write, for `run`, `compare`, `sweep`. smallest: find the least tile.sram_bytes
+    that some mapping fits (the peak bytes of the best one); its energy is that of a machine with so much memory.
     """
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
@@ -319,9 +326,11 @@ def check(
     """Check rules, memory and values of the compiled workload, of what `program` (a function, or a file with `build`)
     makes of it, or of a kernel (a path that ends in .py, with its function `reference`).
 
-    strict: also run vertex by vertex on poisoned memory. timesteps, batch: what a workload is shortened to; 0 keeps it;
-    as many samples at least as make some tile take two, where the whole batch does.
-    report: a folder for the report of a kernel.
+    workload: a workload, or the path of a kernel, which ends in .py. program: makes another program of the compiled
+    one, or a file with such a function `build`. strict: also run vertex by vertex on poisoned memory. timesteps, batch:
+    what a workload is shortened to; 0 keeps it; as many samples at least as make some tile take two, where the whole
+    batch does. reference: the name of the kernel's function that computes what it should. report: a folder for the
+    report of a kernel.
     """
     from mimdsim.checking.check_result import CheckResult
     from mimdsim.checking.program import check_program, load_build, shrunk

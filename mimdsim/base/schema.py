@@ -90,6 +90,7 @@ class SourcedSection(Section):
     """A section in which every given number names its source, as "kind: where" (`base/units.py`)."""
 
     sources: dict[str, str] = {}
+    """Where each number is from, by its key, as "kind: where"."""
 
     @model_validator(mode="after")
     def _every_number_has_a_source(self) -> SourcedSection:

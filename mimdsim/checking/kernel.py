@@ -91,11 +91,12 @@ def check_kernel(
     """Check the program that `build(machine)` returns: the rules of the machine, its memory, and values against
     `reference`.
 
-    reference: called with the program's inputs by parameter name, as arrays; returns the output as an array, or
-    several in a dict by name. inputs(rng): arrays by input name, for those that should not be random; called for
-    each of `draws`. strict: also run vertex by vertex on poisoned memory. tolerance: of floats, relative to
-    the largest value of an output; whole numbers must be equal. Raises DescriptionError, with the user's own line,
-    for functions that fail or do not fit the program.
+    build: makes the program for a machine. reference: called with the program's inputs by parameter name, as arrays;
+    returns the output as an array, or several in a dict by name. inputs: called with a random generator for each draw;
+    returns arrays by input name, for those that should not be random. draws: how many draws of inputs are run. strict:
+    also run vertex by vertex on poisoned memory. tolerance: of floats, relative to the largest value of an output;
+    whole numbers must be equal. Raises DescriptionError, with the user's own line, for functions that fail or do not
+    fit the program.
     """
     if draws < 1:
         raise DescriptionError("check_kernel", [f"draws = {draws}: values need at least one"])

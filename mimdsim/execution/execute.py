@@ -165,8 +165,8 @@ Turn = Callable[[int], None]  # what is done in a timestep
 class Executor:
     """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps.
 
-    threads: how many share the heavy passes; they change no bit. rounded: whether halves are rounded, inputs when they
-    are written and others after each superstep, or kept as the float32 that hold them.
+    program: what is run. threads: how many share the heavy passes; they change no bit. rounded: whether halves are
+    rounded, inputs when they are written and others after each superstep, or kept as the float32 that hold them.
     """
 
     def __init__(self, program: Program, threads: int = 1, *, rounded: bool = False):

@@ -74,6 +74,8 @@ def from_torch(
 def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:
     """The module that `from_torch` read, with the weights of a run of its workload, in place.
 
+    module: that one. trained: a run, or what `torch_function` returned.
+
     Warns where the test accuracy of the run rests on lists that drop spikes, which the module does not have. Raises
     DescriptionError for a run of another workload, and for a module with other parameters.
     """
@@ -92,11 +94,11 @@ def torch_function(workload: str | Path | Workload, machine: str | Path | MimdMa
     """A module of PyTorch whose forward and backward pass run the compiled program of `workload` on `machine`, so that
     a loss and an optimiser of your own train it.
 
-    program = mimdsim.torch_function(workload, "bow")
-    optimiser = torch.optim.SGD(program.parameters(), lr=0.1)
-    torch.nn.functional.cross_entropy(program(spikes), labels).backward()
-    optimiser.step()
-    print(program.profile().cycles)
+        program = mimdsim.torch_function(workload, "bow")
+        optimiser = torch.optim.SGD(program.parameters(), lr=0.1)
+        torch.nn.functional.cross_entropy(program(spikes), labels).backward()
+        optimiser.step()
+        print(program.profile().cycles)
 
     It takes spikes [timesteps, samples, inputs] and returns what the workload's loss would read (training.reading),
     without logit scale. Parameters begin as those of a run. `program.profile()` has the time of the last step;

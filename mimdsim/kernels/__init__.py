@@ -48,7 +48,7 @@ __all__ = [
 
 
 class Kernel(Builder):
-    """A program written by hand for `machine`, a tiled one, given itself or by name, for example:
+    """A program written by hand for a tiled machine, for example:
 
         k = Kernel("mean", "bow")
         x = k.input(k.variable("x", (1024,)))
@@ -56,6 +56,8 @@ class Kernel(Builder):
         k.reduce(x, out=total)
         k.elementwise("multiply", total, 1 / 1024, out=total)
         program = k.program()
+
+    name: of the program. machine: a tiled one, itself or by name.
 
     Library vertices cost what the vendor's formulas say. `fill` to `sort` take one superstep, or join the one that is
     open; the others take several. Every mistake raises a KernelError that names the caller's line.

@@ -29,47 +29,53 @@ Volts = Annotated[tuple[float, float], BeforeValidator(_pair)]
 
 
 class Area(SourcedSection):
-    """Square millimetres of a chip.
-
-    sram_um2_per_bit: with decoders, sense amplifiers and redundancy of the array. tile_transistors: of one tile,
-    without its SRAM cells and without the crossbar. crosspoint_transistors: of a crossbar that leads the bus of every
-    tile to every other, for each bit of a bus and each pair of tiles; 0 where tiles have routers, which then count as
-    transistors of the tile. link_mm2: of one link, both directions. io_mm2: host link and what else lies on the rim.
-    spare_tiles_share: tiles that are built beyond those that are used, as a share of the used ones.
-    """
+    """Square millimetres of a chip."""
 
     process: str = Field(min_length=1, max_length=60, description="shown only")
+    """The process, in words."""
     sram_um2_per_bit: float = Field(gt=0, le=10)
+    """Area of a bit of SRAM with decoders, sense amplifiers and redundancy of the array, in um2."""
     logic_um2_per_transistor: float = Field(gt=0, le=10)
+    """Area of a transistor of logic, in um2."""
     tile_transistors: float = Field(gt=0, le=1e12)
+    """Transistors of one tile, without its SRAM cells and without the crossbar."""
     crosspoint_transistors: float = Field(ge=0, le=1e3)
+    """Transistors of a crossbar that leads the bus of every tile to every other, for each bit of a bus and each pair of
+    tiles; 0 where tiles have routers, which then count as transistors of the tile."""
     link_mm2: float = Field(ge=0)
+    """Area of one link between chips, both directions."""
     io_mm2: float = Field(ge=0)
+    """Area of the host link and what else lies on the rim."""
     spare_tiles_share: float = Field(ge=0, le=1)
+    """Tiles that are built beyond those that are used, as a share of the used ones."""
 
 
 class Power(SourcedSection):
-    """What a chip draws whether it works or not, and at which voltage.
-
-    static_watts_per_mm2: leakage and clock tree together, at reference_volts and reference_hz; clock_share of it is
-    the clock tree, which goes by V^2 f, the rest leakage, which goes by V^leakage_exponent. The joules of [energy] too
-    are those at reference_volts and go by V^2 (links and host link have supplies of their own). volts: what the chip
-    runs at, lowest and highest that it may be, at volts_hz. voltage_follows: at another clock it is in proportion to
-    the "clock", or stays ("nothing"), or is anything between ("unknown"); within range_volts, outside of which the
-    process does not work. matrix_joules_per_flop: of halves on the matrix unit, all told; only for the watts of a chip
-    that is fully busy.
-    """
+    """What a chip draws whether it works or not, and at which voltage. The joules of [energy] too are those at
+    reference_volts and go by V^2 (links and host link have supplies of their own)."""
 
     static_watts_per_mm2: float = Field(ge=0, description="static power")
+    """Leakage and clock tree together, at reference_volts and reference_hz."""
     clock_share: float = Field(ge=0, le=1, description="static power")
+    """The share of the static power that is the clock tree, which goes by V^2 f; the rest is leakage."""
     leakage_exponent: float = Field(ge=1, le=10, description="static power")
+    """Leakage goes by V to this power."""
     reference_volts: float = Field(ge=VOLTS[0], le=VOLTS[1])
+    """Voltage that the numbers of this section and of [energy] are for."""
     reference_hz: float = Field(gt=0, description="static power")
+    """Clock that the static power is for."""
     volts: Volts
+    """What the chip runs at, lowest and highest that it may be, at volts_hz; one number for both."""
     volts_hz: float = Field(gt=0)
+    """Clock at which the chip runs at `volts`."""
     range_volts: Volts
+    """Lowest and highest voltage that the process works at."""
     voltage_follows: Literal["clock", "nothing", "unknown"]
+    """At another clock the voltage is in proportion to the 'clock', or stays ('nothing'), or is anything between
+    ('unknown')."""
     matrix_joules_per_flop: float | None = Field(ge=0, default=None, description="full load")
+    """Energy of an operation on halves on the matrix unit, all told; only for the watts of a chip that is fully
+    busy."""
 
     @model_validator(mode="after")
     def _voltages_in_order(self) -> Power:
@@ -90,35 +96,42 @@ class Power(SourcedSection):
 
 
 class TiledEnergy(SourcedSection):
-    """Energy of a tiled chip.
-
-    static_watts are drawn by every chip of the program for as long as the training step lasts: so many whatever the
-    chip's size, or, left out, what its [area] and [power] come to. A bundle is what one worker context issues in one
-    turn: its fetch, its decoding, registers and what it loads or stores on its own tile. `exchange_joules_per_byte` is
-    paid by every tile that receives a byte, `hop_joules_per_byte` for every link between routers that it goes along.
-    """
+    """Energy of a tiled chip."""
 
     static_watts: float | None = Field(ge=0, default=None)
+    """Drawn by every chip of the program for as long as the training step lasts, whatever the chip's size; left out:
+    what its [area] and [power] come to."""
     bundle_joules: float = Field(ge=0, description="energy of a training step, full load")
+    """Energy of what one worker context issues in one turn: its fetch, its decoding, registers and what it loads or
+    stores on its own tile."""
     arithmetic_joules_per_flop: float = Field(ge=0)
+    """Energy of a floating-point operation, beside that of its bundle."""
     exchange_joules_per_byte: float = Field(ge=0)
+    """Paid by every tile that receives a byte."""
     hop_joules_per_byte: float = Field(ge=0, default=0.0)
+    """Paid for every link between routers that a byte goes along."""
     link_joules_per_byte: float = Field(ge=0)
+    """Energy of a byte over a link between chips."""
     host_joules_per_byte: float = Field(ge=0)
+    """Energy of a byte over the host link."""
 
 
 class GpuEnergy(SourcedSection):
-    """Energy of a GPU board.
-
-    static_watts are drawn for as long as the training step lasts, launch_watts in addition while kernels wait for
-    launches. A byte of DRAM or L2 is charged with everything that moves it to a multiprocessor.
-    """
+    """Energy of a GPU board. A byte of DRAM or L2 is charged with everything that moves it to a multiprocessor."""
 
     static_watts: float = Field(ge=0)
+    """Drawn for as long as the training step lasts."""
     launch_watts: float = Field(ge=0)
+    """Drawn in addition while kernels wait for launches."""
     simt_joules_per_flop: float = Field(ge=0)
+    """Energy of an operation outside tensor units."""
     tf32_joules_per_flop: float = Field(ge=0)
+    """Energy of an operation on tensor units in TF32."""
     fp16_joules_per_flop: float = Field(ge=0)
+    """Energy of an operation on tensor units in fp16."""
     dram_joules_per_byte: float = Field(ge=0)
+    """Energy of a byte of DRAM."""
     l2_joules_per_byte: float = Field(ge=0)
+    """Energy of a byte of the L2."""
     host_joules_per_byte: float = Field(ge=0)
+    """Energy of a byte over the host link."""

@@ -42,6 +42,7 @@ from mimdsim.base.units import UNCERTAINTY, dimension, kind_of, uncertainty, wit
 from mimdsim.machine.mimd import Correlation, MimdMachine
 
 KIND = "narrowed"
+"""A file of `mimdsim calibrate`, beside this one, whose measurements narrow the numbers of this machine."""
 CODELET = "codelet "  # before the name of a codelet whose costs are scaled
 HELD = ("hz", "volts", "bytes")  # clocks, voltages and sizes are set, not estimated
 HELD_NUMBERS = ("tile.issue_cycles",)

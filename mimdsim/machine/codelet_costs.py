@@ -48,26 +48,33 @@ def _check_source(text: str) -> str:
 
 
 class CountedTerm(Section):
-    """Bundles for every turn of a loop nest: the product of the extents, which the codelet names (`mimdsim explain`);
-    "vectors" are those of the machine's width."""
+    """Bundles for every turn of a loop nest."""
 
     bundles: float = Field(ge=0, le=MOST_BUNDLES)
+    """Bundles of a turn."""
     extents: tuple[str, ...] = Field(min_length=1, max_length=8)
+    """The loops whose extents are multiplied, as the codelet names them (`mimdsim explain`); 'vectors' are those of the
+    machine's width."""
 
 
 class CountedCodelet(Section):
-    """What a vertex costs one worker context: `fixed` bundles and those of its loop levels."""
+    """What a vertex costs one worker context."""
 
     fixed: float = Field(ge=0, le=MOST_BUNDLES)
+    """Bundles outside all loops."""
     terms: tuple[CountedTerm, ...] = Field(max_length=64)
+    """Bundles of its loop levels."""
     source: Annotated[str, AfterValidator(_check_source)]
+    """Where the count is from, as 'kind: where'."""
 
 
 class ScaledCodelet(Section):
     """What a codelet's bundles or cycles are multiplied by, after all else."""
 
     factor: float = Field(gt=0, le=100)
+    """The factor."""
     source: Annotated[str, AfterValidator(_check_source)]
+    """Where the factor is from, as 'kind: where'."""
 
 
 Cycles = Annotated[float, Field(ge=0, le=1e4)]
@@ -76,42 +83,54 @@ Cycles = Annotated[float, Field(ge=0, le=1e4)]
 class InstructionCycles(SourcedSection):
     """Issue cycles of an instruction by class (`program/instruction_mix.py`); None: not given.
 
-    In loops over vectors an instruction is of `tile.vector_bytes`. multiply_add: a multiplication fused with an
-    addition, taken wherever a turn has both; matrix_flops_per_cycle: of a unit for products of matrices.
+    In loops over vectors an instruction is of `tile.vector_bytes`.
     """
 
     load_cycles: Cycles | None = None
+    """Of a load."""
     store_cycles: Cycles | None = None
+    """Of a store."""
     add_cycles: Cycles | None = None
+    """Of an addition or subtraction."""
     multiply_cycles: Cycles | None = None
+    """Of a multiplication."""
     multiply_add_cycles: Cycles | None = None
+    """Of a multiplication fused with an addition, taken wherever a turn has both."""
     compare_cycles: Cycles | None = None
+    """Of a comparison."""
     divide_cycles: Cycles | None = None
+    """Of a division."""
     function_cycles: Cycles | None = None
+    """Of a function such as a root or an exponential."""
     integer_cycles: Cycles | None = None
+    """Of an operation on whole numbers or addresses."""
     branch_cycles: Cycles | None = None
+    """Of a branch."""
     loop_cycles: Cycles | None = None
+    """Of what closes a turn of a loop; 0 with loops in hardware."""
     matrix_flops_per_cycle: float | None = Field(gt=0, le=1e6, default=None)
+    """Rate of a unit for products of matrices."""
 
 
 OPTIONAL = ("multiply_add_cycles", "matrix_flops_per_cycle")
 
 
 class Core(InstructionCycles):
-    """What the instructions of a core take, so that every codelet has a cost.
-
-    loop_cycles: what closes a turn, 0 with loops in hardware; load_use_cycles: added to every load, where the core
-    stalls until its value is there; issue_width: instructions issued in a cycle at most. halves: what differs for
-    halves; bfloat16: for numbers of that format, with which the core then computes (else it converts them to float32
-    and back); vectors: what differs on vectors, on which loops over elements without branches run then, too.
-    """
+    """What the instructions of a core take, so that every codelet has a cost. All but multiply_add_cycles and
+    matrix_flops_per_cycle are needed."""
 
     vertex_cycles: float = Field(ge=0, le=MOST_BUNDLES)
+    """A vertex outside its code: launch and return."""
     load_use_cycles: Cycles = 0
+    """Added to every load, where the core stalls until its value is there."""
     issue_width: float = Field(ge=1, le=16, default=1)
+    """Instructions issued in a cycle at most."""
     halves: InstructionCycles | None = None
+    """What differs for halves."""
     bfloat16: InstructionCycles | None = None
+    """What differs for bfloat16, with which the core then computes; else it converts them to float32 and back."""
     vectors: InstructionCycles | None = None
+    """What differs on vectors, on which loops over elements without branches run then, too."""
 
     @model_validator(mode="after")
     def _every_class(self) -> Core:
@@ -134,18 +153,20 @@ class Core(InstructionCycles):
 
 class CodeletCosts(SourcedSection):
     """Codelets by name, each counted; and for all others, if given, a core or a rate; and codelets whose costs are
-    scaled.
-
-    The rate is in bundles for each operation: an instruction of a codelet that this project has counted one by one;
-    in a library vertex, whose instructions are those of another library, a vector (of 4-byte elements) loaded, computed
-    or stored. vertex_bundles: launch, frame and fields of a vertex, outside its loops.
-    """
+    scaled."""
 
     bundles_per_operation: float | None = Field(gt=0, le=1e4, default=None)
+    """The rate: bundles for each instruction of a codelet that this project has counted one by one; in a library
+    vertex, whose instructions are those of another library, for each vector (of 4-byte elements) loaded, computed or
+    stored."""
     vertex_bundles: float | None = Field(ge=0, le=MOST_BUNDLES, default=None)
+    """With the rate: launch, frame and fields of a vertex, outside its loops."""
     core: Core | None = None
+    """Cycles of a core's instructions, from which every codelet is counted."""
     codelets: dict[Name, CountedCodelet] = Field(default_factory=dict)
+    """Codelets by name, each counted one by one."""
     scaled: dict[Name, ScaledCodelet] = Field(default_factory=dict)
+    """Codelets by name whose costs are multiplied by a factor."""
 
     @model_validator(mode="after")
     def _whole(self) -> CodeletCosts:

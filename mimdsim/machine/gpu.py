@@ -20,81 +20,90 @@ ELEMENT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2}
 
 
 class Chip(SourcedSection):
-    """Streaming multiprocessors and their clock; `tensor_clock_hz` where sustained tensor peaks are quoted lower.
-
-    `product_share`, `tensor_product_share`: what the board's power limit leaves of the clock in long products, fp32
-    and on tensor units. `tensor_tile_edge`: the shortest edge of an output tile that the library has for tensor units
-    (32: every tile of `gpu.gemm`). `tensor_k_in_flight`: elements of k whose operands a tile on tensor units has under
-    way at once in fp16, half as many in TF32 (192: three slices of 64 behind the one in use, stages 64x4 in the names
-    of cuBLAS kernels from Ampere on, which go from 64x3 to 64x6). `tensor_unaligned_share`: the rate of products on
-    tensor units whose rows do not start at multiples of 16 bytes, over that of others. `cluster_multiprocessors`: how
-    many read an operand of such tiles from the L2 together. The last two are what a kernel that keeps its weights on
-    the chip can use of one multiprocessor.
-    """
+    """Streaming multiprocessors and their clock."""
 
     streaming_multiprocessors: int = Field(gt=0, le=100_000, description="products, element-wise kernels")
+    """Streaming multiprocessors of the device."""
     clock_hz: float = Field(gt=0, description="products, element-wise kernels")
+    """Their clock."""
     tensor_clock_hz: float | None = Field(default=None, gt=0)
+    """Clock of products on tensor units, where sustained tensor peaks are quoted lower."""
     product_share: float = Field(default=1.0, gt=0, le=1, description="products in fp32")
+    """What the board's power limit leaves of the clock in long products in fp32."""
     tensor_product_share: float = Field(default=1.0, gt=0, le=1)
+    """The same on tensor units."""
     tensor_tile_edge: int = Field(default=32, ge=32, le=128)
+    """The shortest edge of an output tile that the library has for tensor units (32: every tile of `gpu.gemm`)."""
     tensor_k_in_flight: int = Field(default=192, ge=8, le=4096)
+    """Elements of k whose operands a tile on tensor units has under way at once in fp16, half as many in TF32 (192:
+    three slices of 64 behind the one in use, stages 64x4 in the names of cuBLAS kernels from Ampere on, which go from
+    64x3 to 64x6)."""
     tensor_unaligned_share: float = Field(default=1.0, gt=0, le=1)
+    """The rate of products on tensor units whose rows do not start at multiples of 16 bytes, over that of others."""
     cluster_multiprocessors: int = Field(default=1, ge=1, le=16)
+    """How many multiprocessors read an operand of such tiles from the L2 together."""
     shared_memory_bytes: int | None = Field(default=None, gt=0, description="which weights stay on the chip")
+    """Shared memory of one multiprocessor that a kernel which keeps its weights on the chip can use."""
     register_bytes: int | None = Field(default=None, gt=0, description="which weights stay on the chip")
+    """Registers of one multiprocessor that a kernel which keeps its weights on the chip can use."""
 
 
 class Compute(SourcedSection):
-    """Dense peaks of one streaming multiprocessor per clock cycle (a multiply-add is two flops).
-
-    `tf32_flops_per_cycle` is absent if there is no TF32 unit: such matrix products run in fp32.
-    `fp32_library_share` is what the vendor's library reaches of the fp32 peak before tile effects, `fp32_wide_share`
-    what it reaches with output tiles of 128 x 256 (absent: it has no such kernels).
-    """
+    """Dense peaks of one streaming multiprocessor per clock cycle (a multiply-add is two flops)."""
 
     fp32_flops_per_cycle: float = Field(gt=0)
+    """Peak in fp32."""
     tf32_flops_per_cycle: float | None = Field(default=None, gt=0)
+    """Peak in TF32; absent if there is no TF32 unit: such matrix products run in fp32."""
     fp16_flops_per_cycle: float = Field(gt=0)
+    """Peak in fp16."""
     fp32_library_share: float = Field(default=1.0, gt=0, le=1)
+    """What the vendor's library reaches of the fp32 peak before tile effects."""
     fp32_wide_share: float | None = Field(default=None, gt=0, le=1)
+    """What it reaches with output tiles of 128 x 256; absent: it has no such kernels."""
 
 
 class Memory(SourcedSection):
-    """DRAM and L2. `streaming_share` of the DRAM peak is what a long streaming kernel reaches.
-
-    `l2_bytes_per_second` feeds matrix products, `l2_streaming_bytes_per_second` kernels whose data stay in L2. The
-    latencies are of one dependent load. On a TPU the L2 is the vector memory.
-    """
+    """DRAM and L2. On a TPU the L2 is the vector memory."""
 
     dram_bytes_per_second: float = Field(gt=0)
+    """Peak rate of the DRAM."""
     streaming_share: float = Field(gt=0, le=1)
+    """The share of the DRAM peak that a long streaming kernel reaches."""
     capacity_bytes: int = Field(gt=0)
+    """DRAM of the device."""
     l2_bytes: int = Field(gt=0)
+    """Size of the L2."""
     l2_bytes_per_second: float = Field(gt=0)
+    """Rate of the L2 in matrix products."""
     l2_streaming_bytes_per_second: float = Field(gt=0)
+    """Rate of the L2 in kernels whose data stay in it."""
     l2_latency_cycles: float = Field(gt=0)
+    """Latency of one dependent load from the L2."""
     dram_latency_cycles: float = Field(gt=0)
+    """Latency of one dependent load from the DRAM."""
 
 
 class Launch(SourcedSection):
-    """Shortest period of back-to-back small kernels, from a stream or replayed as a graph; and a host that waits.
-
-    `grid_period_seconds`: the same work in one kernel whose blocks wait for each other.
-    """
+    """Shortest period of back-to-back small kernels, and a host that waits."""
 
     stream_period_seconds: float = Field(gt=0)
+    """Period of kernels that are launched from a stream."""
     graph_period_seconds: float = Field(gt=0)
+    """Period of kernels that are replayed as a graph."""
     grid_period_seconds: float = Field(gt=0)
+    """Period of the same work in one kernel whose blocks wait for each other."""
     host_synchronisation_seconds: float = Field(ge=0)
+    """What it costs that the host waits for the stream."""
 
 
 class Host(SourcedSection):
-    """The link to the host: pinned copies, and the rate that a framework's input pipeline sustains with dense
-    batches."""
+    """The link to the host."""
 
     bytes_per_second: float = Field(gt=0)
+    """Rate of pinned copies."""
     framework_bytes_per_second: float = Field(gt=0)
+    """Rate that a framework's input pipeline sustains with dense batches."""
 
 
 class Systolic(SourcedSection):
@@ -104,18 +113,25 @@ class Systolic(SourcedSection):
     """
 
     arrays: int = Field(gt=0, le=100_000)
+    """Arrays of the device."""
     rows: int = Field(gt=0, le=100_000)
+    """Rows of cells in an array."""
     columns: int = Field(gt=0, le=100_000)
+    """Columns of cells in an array."""
     tf32_passes: int = Field(gt=0, le=100)
+    """Passes of a product where TF32 is asked for."""
     fp32_passes: int = Field(gt=0, le=100)
+    """Passes of a product in fp32."""
 
 
 class GpuMachine(NotedMachine):
     """A GPU, or a TPU where `systolic` is given. `name` is its file's stem."""
 
     kind: Literal["gpu"]
+    """That it is a GPU."""
     name: Name
     title: str
+    """What the device is, in a line."""
     chip: Chip = Field(description="products on tensor units")
     compute: Compute = Field(description="products")
     memory: Memory = Field(description="products, element-wise kernels")

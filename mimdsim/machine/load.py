@@ -23,7 +23,10 @@ from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.notes import outdated_sources
 from mimdsim.machine.unread import unread_keys
 
-BASE, WITHOUT = "base", "without"  # keys of a file: what the rest of it differs from, sections that it lacks
+BASE = "base"
+"""The machine that the rest of the file differs from, by name or as a path beside the file."""
+WITHOUT = "without"
+"""Sections of the base that this machine lacks."""
 MOST_BASES = 8  # one above the other
 COUNT = (0.0, 1e7)  # of anything without a unit
 TRANSISTORS = (1e3, 1e12)  # of a tile
@@ -143,12 +146,14 @@ def tiled_machine(machine: Given, advice: str) -> MimdMachine:
 def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:
     """The machine `name`, with `changes` of dotted keys ('tile.sram_bytes') applied to its description.
 
-    A changed number's source becomes "assumed: what-if value", and the title says that something was changed. Where a
-    change makes a whole smaller than the part that the description has of it, such as the executable region of a tile's
-    memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that look as if
-    their unit is missing or that are larger than their whole (`plausibility_problems`). A file that says `base` is that
-    machine but for what follows; one that says `narrowed`, or of that kind, is a machine with the numbers of one's own
-    measurements (`machine/calibrated.py`).
+    name: of a machine, or the path of its file. changes: by dotted key; a changed number's source becomes "assumed:
+    what-if value", and the title says that something was changed.
+
+    Where a change makes a whole smaller than the part that the description has of it, such as the executable region of
+    a tile's memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that look
+    as if their unit is missing or that are larger than their whole (`plausibility_problems`). A file that says `base`
+    is that machine but for what follows; one that says `narrowed`, or of that kind, is a machine with the numbers of
+    one's own measurements (`machine/calibrated.py`).
     """
     return _load(name, changes or {}, ())
 
@@ -159,8 +164,11 @@ def Machine(
     """A machine as another one, but for `changes` of dotted keys and whole `sections`, as a file with `base` has them:
     Machine("bow", name="half", title="Half a Bow", chip={"tiles": 736, "sources": {"tiles": "published: ..."}}).
 
-    The source of a number in `changes` becomes "assumed: what-if value", unless `sections` give it. Checked as files
-    are; raises DescriptionError with every problem.
+    base: the machine that it differs from, itself or by name or file. changes: fields by dotted key; the source of a
+    number here becomes "assumed: what-if value", unless `sections` give it. name, title: those of the new machine
+    (default: name of the base, its title with "(changed)"). sections: by keyword, keys of a section, sources included.
+
+    Checked as files are; raises DescriptionError with every problem.
     """
     original = given_machine(base)
     where = f"Machine({original.name!r})"

@@ -21,18 +21,23 @@ from mimdsim.machine.notes import NotedMachine
 
 
 class MatrixUnit(SourcedSection):
-    """How many units work at once, by number formats (of the data, of the partial sums), and how they are fed.
+    """Units for products of matrices: how many work at once, by number formats, and how they are fed.
 
-    One pass multiplies `*_channels` inputs of every row with the coefficients of all units. Coefficients are loaded by
-    the supervisor, `coefficient_load_bytes_per_cycle`, before every pass.
+    One pass multiplies `*_channels` inputs of every row with the coefficients of all units.
     """
 
     half_half_units: int = Field(gt=0)
+    """Units that work at once on halves with sums in halves."""
     half_float_units: int = Field(gt=0)
+    """Units that work at once on halves with sums in float32."""
     float_float_units: int = Field(gt=0)
+    """Units that work at once on float32."""
     half_channels: int = Field(gt=0)
+    """Inputs of a pass on halves."""
     float_channels: int = Field(gt=0)
+    """Inputs of a pass on float32."""
     coefficient_load_bytes_per_cycle: int = Field(gt=0)
+    """Rate at which the supervisor loads coefficients before every pass."""
 
     def units(self, dtype: str, partials_dtype: str) -> int:
         """Units for data in `dtype` and sums in `partials_dtype` ("f16" or "f32"; sums never narrower than data)."""
@@ -46,18 +51,19 @@ class MatrixUnit(SourcedSection):
 
 
 class Chip(SourcedSection):
-    """How many tiles, on which grid, at which clock.
-
-    Tiles are numbered row by row. grid: "mesh", or "torus", whose rows and columns are closed to rings; a hop leads to
-    a neighbour (see `exchange.hop_cycles`, `sync.hop_cycles`).
-    """
+    """How many tiles, on which grid, at which clock. Tiles are numbered row by row."""
 
     tiles: int = Field(gt=0, le=1_000_000, description="placement, hops, area, full load")
+    """Tiles of a chip."""
     grid_columns: int = Field(gt=0, description="hops")
+    """Tiles in a row of the grid."""
     grid: Literal["mesh", "torus", "crossbar"] = Field(default="mesh", description="hops")
+    """How hops are counted: a hop leads to a neighbour; rows and columns of a 'torus' are closed to rings; in a
+    'crossbar' any two tiles are two hops apart."""
     clock_hz: float = Field(
         gt=0, description="seconds of all cycles, exchange over links, static power, energy, full load"
     )
+    """Clock of the tiles; all cycles are of this clock."""
 
     def places(self, strip_columns: int = 0, tiles_together: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """(columns, rows) int64[tiles], read-only: where tiles lie that are numbered along strips of so many columns,
@@ -93,13 +99,7 @@ def _places(count: int, wide: int, strip: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Tile(SourcedSection):
-    """One tile: its memory and its barrel of worker contexts.
-
-    A worker context issues at most one instruction bundle every `issue_cycles` (a round robin of that many;
-    more contexts take over idle turns). A vector is `vector_bytes` wide; codelets are written for vectors of 64 bits,
-    and take as many turns fewer or more. instruction_set: which machine code the tiles run. The codelet costs of this
-    project are those of "colossus"; those of another come with the machine (`costs`), or its times are unknown.
-    """
+    """One tile: its memory and its barrel of worker contexts."""
 
     instruction_set: Annotated[
         Name,
@@ -108,20 +108,28 @@ class Tile(SourcedSection):
             "else the name of theirs"
         ),
     ] = Field(description="whose codelet costs compute takes")
+    """Which machine code the tiles run: the codelet costs of this project are those of 'colossus'; those of another
+    come with the machine (`[costs]`), or its times are unknown."""
 
     sram_bytes: int = Field(gt=0, description="memory limit, placement of products, area")
-    # the part that may hold code and vertex state; the rest is interleaved
+    """Memory of a tile."""
     executable_bytes: int = Field(gt=0, description="memory limit of code and vertices")
+    """The part of the memory that may hold code and vertex state; the rest is interleaved."""
     worker_contexts: int = Field(gt=0, le=64, description="placement, compute")
+    """Worker contexts of a tile."""
     issue_cycles: int = Field(gt=0, description="placement, compute")
+    """Cycles between two instruction bundles of a context, a round robin of that many; more contexts take over idle
+    turns."""
     vector_bytes: int = Field(ge=4, multiple_of=4, description="compute, placement of products")
-    code_bytes: int = Field(ge=0, description="memory")  # library and control code on every tile
-    # a copy on the tile that all contexts share
+    """Width of a vector; codelets are written for vectors of 8 bytes and take as many turns fewer or more."""
+    code_bytes: int = Field(ge=0, description="memory")
+    """Library and control code on every tile."""
     copy_bytes_per_cycle: float = Field(gt=0, description="compute (rows arranged and copied)")
-    # share of pairable instructions a C++ compiler issues together
+    """Rate of a copy on the tile that all contexts share."""
     compiled_dual_issue: float = Field(ge=0, le=1, description="compute of compiled codelets")
-    # loaded and stored by all contexts together; 0: no limit
+    """Share of the instructions that could be issued in pairs which a C++ compiler does pair."""
     sram_port_bytes_per_cycle: float = Field(ge=0, default=0.0, description="compute")
+    """What all contexts together load and store in a cycle at most; 0: no limit."""
 
     @property
     def working_contexts(self) -> int:
@@ -133,54 +141,66 @@ MODELS = ("endpoint", "planner", "scheduled", "routed")  # of exchange fabrics (
 
 
 class Fabric(SourcedSection):
-    """The on-chip exchange fabric: `model` says what is counted (`costs/fabric/`).
+    """The on-chip exchange fabric.
 
     A phase costs fixed_cycles + max(bytes / bytes_per_cycle, control instructions) at the busiest tile, where every
     fragment costs its tile control instructions on the way out and on the way in. Fragments that a codelet needs as one
-    row are copied together on the receiving tile, `arrange_fragment_bundles` each, the contexts sharing them; vertices
-    of a tile that read the same box share its row.
-    `tiles_per_bus` neighbours share their buses: what all of them receive alike arrives that many times as fast.
-    hop_cycles: what the first byte takes for every hop between the tiles of a phase that are farthest from each other,
-    in addition to the fixed cycles: at most as far as their rows and columns are apart, whoever sends to whom.
-    model: "endpoint" as above; "planner" leaves the control instructions out, as the vendor's planners do; "scheduled"
-    sends the messages of a phase one by one, each when its sender and all its readers are free, which takes longer;
-    "routed" leads them along the links of a network of routers, as below; "FILE.py:NAME" is a class of one's own.
-    overlap: the share of a phase that goes on without the cores, so that what of it does not depend on the compute
-    before it is sent during that compute (`program/overlap.py`); 0: cores send and receive, 1: a DMA engine does.
+    row are copied together on the receiving tile; vertices of a tile that read the same box share its row.
 
-    Of "routed" only: `tiles_per_router` tiles, numbered one after the other, share a router; routers lie on the grid of
-    the chip, and each link carries link_bytes_per_cycle in its direction. Messages go along their row, then along their
-    column. ways: links lead "both" ways and messages the shorter one; "one": eastwards and southwards only; "opposed":
-    there are two such networks, the second northwards and then westwards, and a message takes the one with fewer hops.
-    ring_columns, ring_rows: routers of a ring, with those that have no tile (0: none such). A message is sent in
-    packets of at most packet_bytes (0: in one), each with header_bytes more, and each answered by its readers with
-    acknowledge_bytes (0: no answers), which the phase waits for. multicast: what several tiles want is sent once, along
-    a "tree"; or its sender waits until the tree is "reserved", there and back, for every packet or, "linked", for every
-    message, where that takes it less time than to send to each; "none": to each. switching: packets are stored where
-    they wait ("cut-through"), or hold the links that they have come along ("wormhole").
+    Of "routed" only: routers lie on the grid of the chip, and messages go along their row, then along their column.
     """
 
     model: str = Field(description="exchange phases")
+    """What is counted: 'endpoint' as above; 'planner' leaves the control instructions out, as the vendor's planners do;
+    'scheduled' sends the messages of a phase one by one, each when its sender and all its readers are free, which takes
+    longer; 'routed' leads them along the links of a network of routers; 'FILE.py:NAME' is a class of one's own."""
     bytes_per_cycle: float = Field(gt=0, description="exchange phases, area")
+    """What a tile sends, and receives, in a cycle."""
     tiles_per_bus: int = Field(ge=1, le=2, description="exchange phases, placement")
+    """Neighbours that share their buses: what all of them receive alike arrives that many times as fast."""
     route_cycles: int = Field(ge=0, description="exchange phases")
+    """Cycles of the route, added to the fixed ones of every phase."""
     fixed_cycles: int = Field(ge=0, description="exchange phases")
+    """Cycles of a phase whatever it moves."""
     hop_cycles: float = Field(ge=0, default=0.0, description="exchange phases")
+    """What the first byte takes for every hop between the tiles of a phase that are farthest from each other: at most
+    as far as their rows and columns are apart, whoever sends to whom."""
     send_fragment_cycles: float = Field(ge=0, description="exchange phases")
+    """Control instructions that the sender issues for every fragment, in cycles."""
     receive_fragment_cycles: float = Field(ge=0, description="exchange phases")
+    """Control instructions that the receiver issues for every fragment, in cycles."""
     fragment_code_bytes: int = Field(ge=0, description="memory")
+    """Exchange code that a fragment takes on a tile."""
     arrange_fragment_bundles: float = Field(ge=0, description="compute")
+    """Bundles for each fragment that is copied into a row on the receiving tile, the contexts sharing them."""
     overlap: float = Field(ge=0, le=1, default=0.0, description="exchange phases, memory")
+    """The share of a phase that goes on without the cores, so that what of it does not depend on the compute before it
+    is sent during that compute; 0: cores send and receive, 1: a DMA engine does."""
     link_bytes_per_cycle: float | None = Field(gt=0, default=None, description="exchange phases")
+    """Of 'routed': what a link between two routers carries in a cycle in its direction."""
     tiles_per_router: int = Field(ge=1, le=1024, default=1, description="exchange phases")
+    """Of 'routed': tiles, numbered one after the other, that share a router."""
     ways: Literal["both", "one", "opposed"] = Field(default="both", description="exchange phases")
+    """Of 'routed': links lead 'both' ways and messages the shorter one; 'one': eastwards and southwards only;
+    'opposed': there are two such networks, the second northwards and then westwards, and a message takes the one with
+    fewer hops."""
     ring_columns: int = Field(ge=0, le=4096, default=0, description="exchange phases")
+    """Of 'routed': routers of a ring along a row, with those that have no tile; 0: none such."""
     ring_rows: int = Field(ge=0, le=4096, default=0, description="exchange phases")
+    """Of 'routed': routers of a ring along a column, with those that have no tile; 0: none such."""
     packet_bytes: int = Field(ge=0, default=0, description="exchange phases")
+    """Of 'routed': the most that a packet of a message carries; 0: a message is one packet."""
     header_bytes: int = Field(ge=0, default=0, description="exchange phases")
+    """Of 'routed': what each packet has beside that."""
     acknowledge_bytes: int = Field(ge=0, default=0, description="exchange phases")
+    """Of 'routed': the answer of each reader to a packet, which the phase waits for; 0: no answers."""
     multicast: Literal["tree", "reserved", "linked", "none"] = Field(default="tree", description="exchange phases")
+    """Of 'routed': what several tiles want is sent once, along a 'tree'; or its sender waits until the tree is
+    'reserved', there and back, for every packet or, 'linked', for every message, where that takes it less time than to
+    send to each; 'none': to each."""
     switching: Literal["cut-through", "wormhole"] = Field(default="cut-through", description="exchange phases")
+    """Of 'routed': packets are stored where they wait ('cut-through'), or hold the links that they have come along
+    ('wormhole')."""
 
     @field_validator("model")
     @classmethod
@@ -213,75 +233,89 @@ SECTIONS_SINCE = ("memory",)  # that 0.1.0 did not have
 
 
 class Sync(SourcedSection):
-    """Barriers: on the chip, over all chips, and the control overhead of one turn of a loop on the device.
-
-    scope: who waits when the tiles of one chip exchange: "chip", they alone, or "all", every chip of the program, so
-    that library programs of different chips run one after another. exchange_share: how long tiles wait at the
-    barrier for the last of them, as a share of its exchange, in addition to internal_cycles or external_cycles.
-    hop_cycles: what every hop between the tiles of a chip that are farthest from each other adds to a barrier, there
-    and back. model: the barrier is of all tiles of a "chip"; or of the "participants" of an exchange, so that only
-    their distance counts (in loops, that of all tiles of the program); or there is none on a chip, "dataflow": a tile
-    goes on when its inputs have arrived (`timing/dataflow.py`).
-    """
+    """Barriers: on the chip, over all chips, and the control overhead of one turn of a loop on the device."""
 
     model: Literal["chip", "participants", "dataflow"] = Field(default="chip", description="barriers, loop control")
+    """The barrier is of all tiles of a 'chip'; or of the 'participants' of an exchange, so that only their distance
+    counts (in loops, that of all tiles of the program); or there is none on a chip, 'dataflow': a tile goes on when its
+    inputs have arrived."""
     scope: Literal["chip", "all"] = Field(description="barriers, on several chips")
+    """Who waits when the tiles of one chip exchange: they alone, or 'all', every chip of the program, so that library
+    programs of different chips run one after another."""
     internal_cycles: int = Field(ge=0, description="barriers of a chip, loop control")
+    """Cycles of a barrier of one chip."""
     external_cycles: int = Field(ge=0, description="barriers of all chips, loop control")
+    """Cycles of a barrier of all chips."""
     hop_cycles: float = Field(ge=0, default=0.0, description="barriers, loop control")
+    """What every hop between the tiles of a chip that are farthest from each other adds to a barrier, there and
+    back."""
     exchange_share: float = Field(ge=0, le=1, default=0.0, description="barriers")
+    """How long tiles wait at the barrier for the last of them, as a share of its exchange, in addition to the cycles of
+    the barrier."""
     loop_cycles: int = Field(ge=0, description="loop control")
+    """Cycles of a turn of a loop on the device: counting, comparing, branching."""
 
 
 class Host(SourcedSection):
-    """The link to the host that streams batches in. chips: how many share one, those of a card or a machine, numbered
-    one after the other (0: all chips of the program); each link carries what its chips need, side by side."""
+    """The link to the host that streams batches in; each link carries what its chips need, side by side."""
 
     bytes_per_second: float = Field(gt=0)
+    """Rate of a link."""
     request_seconds: float = Field(ge=0)
+    """What a request to the host takes, whatever it moves."""
     prefetch_depth: int = Field(ge=0)
+    """Batches that the host streams ahead; 0: it sends one only when the chip asks for it."""
     chips: int = Field(ge=0, default=0)
+    """Chips that share a link, those of a card or a machine, numbered one after the other; 0: all chips of the
+    program."""
 
 
 class Links(SourcedSection):
     """Links between the chips that run one program.
 
-    Every edge of the topology has `links_per_edge` links, each with bytes_per_second in either direction; between chips
-    of one group, `group_chips` that are numbered one after the other, as on a card or in a machine (0: no groups), it
-    has `group_links_per_edge`. A global exchange phase costs fixed_seconds, hop_seconds for every edge of the longest
-    route, and then whichever takes longer: the bytes of the edge that takes longest, or the pieces of the tile that has
-    most, one after the other, piece_seconds each for every edge of their route, and once more if it leaves a group.
+    A global exchange phase costs fixed_seconds, hop_seconds for every edge of the longest route, and then whichever
+    takes longer: the bytes of the edge that takes longest, or the pieces of the tile that has most, one after the
+    other, piece_seconds each for every edge of their route, and once more if it leaves a group.
     """
 
     chips: int = Field(gt=0, le=256, description="placement, exchange over links, area")
+    """Chips that run the program."""
     topology: Literal["line", "ring", "ladder", "torus", "all_to_all", "switch"] = Field(
         description="exchange over links, area"
     )
+    """Which chips have an edge between them."""
     links_per_edge: int = Field(gt=0, description="exchange over links, area")
+    """Links of every edge of the topology."""
     group_chips: int = Field(ge=0, default=0, description="exchange over links, area")
+    """Chips of a group, numbered one after the other, as on a card or in a machine; 0: no groups."""
     group_links_per_edge: int = Field(gt=0, default=1, description="exchange over links, area")
+    """Links of an edge between chips of one group."""
     bytes_per_second: float = Field(gt=0)
+    """Rate of a link in either direction."""
     fixed_seconds: float = Field(ge=0)
+    """What a phase over links takes, whatever it moves."""
     hop_seconds: float = Field(ge=0)
+    """What every edge of the longest route adds."""
     piece_seconds: float = Field(ge=0, default=0.0)
+    """What a piece takes for every edge of its route."""
 
 
 class TiledMemory(SourcedSection):
     """A second level of memory behind the tiles of a chip, for what `mapping.behind_tiles` names: DRAM, or SRAM that
-    clusters share.
-
-    capacity_bytes: of a chip. All `channels` of a chip together carry what its tiles load and store, each an even
-    share; or `tiles_per_channel` tiles, numbered one after the other, share one channel. A channel carries
-    bytes_per_cycle, loads and stores together, and the transfers of a superstep begin latency_cycles late.
-    joules_per_byte: of a byte that is loaded or stored, all told; only, and always, with [energy].
-    """
+    clusters share. Give either channels or tiles_per_channel."""
 
     capacity_bytes: int = Field(gt=0, description="memory limit of what is behind the tiles")
+    """Memory of a chip."""
     channels: int | None = Field(gt=0, default=None, description="exchange behind the tiles")
+    """Channels of a chip, which together carry what its tiles load and store, each an even share."""
     tiles_per_channel: int | None = Field(gt=0, default=None, description="exchange behind the tiles")
+    """Tiles, numbered one after the other, that share one channel."""
     bytes_per_cycle: float = Field(gt=0, description="exchange behind the tiles")
+    """Rate of a channel, loads and stores together."""
     latency_cycles: int = Field(ge=0, description="exchange behind the tiles")
+    """How late the transfers of a superstep begin."""
     joules_per_byte: float | None = Field(ge=0, default=None, description="energy of a training step")
+    """Energy of a byte that is loaded or stored, all told; only, and always, with [energy]."""
 
     @model_validator(mode="after")
     def _shared_one_way(self) -> TiledMemory:
@@ -302,11 +336,13 @@ class Correlation:
 
 
 class MimdMachine(NotedMachine):
-    """A tiled machine. `name` is its file's stem. correlation: of a narrowed machine, until a number is changed."""
+    """A tiled machine. `name` is its file's stem."""
 
     kind: Literal["mimd"]
+    """That it is a tiled machine."""
     name: Name
     title: str
+    """What the machine is, in a line."""
     # descriptions, as those of fields: which sums a number enters; of a section: its fields that have none
     chip: Chip
     tile: Tile
@@ -320,7 +356,7 @@ class MimdMachine(NotedMachine):
     area: Area | None = Field(default=None, description="area")
     power: Power | None = Field(default=None, description="static power, energy, full load")
     memory: TiledMemory | None = None
-    _correlation: Correlation | None = PrivateAttr(default=None)
+    _correlation: Correlation | None = PrivateAttr(default=None)  # of a narrowed machine, until a number is changed
 
     @model_validator(mode="after")
     def _static_power_from_somewhere(self) -> MimdMachine:

@@ -223,7 +223,10 @@ class SavedRun(RunQueries):
 
 
 def open_report(folder: str | Path) -> SavedRun:
-    """The run whose profile.json and detail.npz a folder holds; raises DataFileError for files that cannot be read."""
+    """A saved run; raises DataFileError for files that cannot be read.
+
+    folder: of a report, which holds profile.json and detail.npz.
+    """
     path = Path(folder)
     path = path if path.suffix == ".json" else path / "profile.json"
     profile = load_profile(path)

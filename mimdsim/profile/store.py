@@ -33,7 +33,10 @@ def save_profile(path: Path | str, profile: RunProfile) -> None:
 
 
 def load_profile(path: Path | str) -> RunProfile:
-    """Read a profile; raises DataFileError for a missing, oversized, malformed, newer or contradictory file."""
+    """Read a profile; raises DataFileError for a missing, oversized, malformed, newer or contradictory file.
+
+    path: of a profile.json.
+    """
     path = Path(path)
     table = _read_table(path)
     version = table.get("schema_version") if isinstance(table, dict) else None

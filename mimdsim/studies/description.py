@@ -17,7 +17,7 @@
     [sampling]
     kind = "grid"
 
-docs/studies.md explains every key.
+docs/studies.md explains them, docs/reference-study.md lists every key.
 """
 
 from __future__ import annotations
@@ -48,12 +48,19 @@ class Axis(Section):
     base value up and down."""
 
     values: tuple[Any, ...] = ()
-    start: Any = Field(None, alias="from")  # a number, or a text with the unit of the field
+    """The values, as a list."""
+    start: Any = Field(None, alias="from")
+    """First value of a range: a number, or a text with the unit of the field."""
     to: Any = None
+    """Last value of a range."""
     step: Any = None
+    """Distance of two values of a range."""
     points: int | None = Field(None, ge=2, le=MAX_POINTS)
+    """Values of a range, or of a share."""
     log: bool = False
+    """Whether the points are at equal ratios instead of equal distances."""
     within: float | None = Field(None, gt=0, lt=1)
+    """A share of the machine's value: points lie from so much less to so much more."""
 
     @model_validator(mode="before")
     @classmethod
@@ -81,17 +88,18 @@ _AXIS_KEYS = {field.alias or name for name, field in Axis.model_fields.items()}
 
 
 class Sampling(Section):
-    """Which points of the axes are looked at.
-
-    kind: "grid" (every combination), "random", "latin-hypercube", "sobol" (points that fill the space evenly),
-    "sensitivity" (Morris screening, then Sobol indices of the strongest numbers), "search" (for the best of `metrics`
-    within `constraints`). points: how many; for "sensitivity", in each of its two stages.
-    """
+    """Which points of the axes are looked at."""
 
     kind: Kind = "grid"
+    """'grid' (every combination), 'random', 'latin-hypercube', 'sobol' (points that fill the space evenly),
+    'sensitivity' (Morris screening, then Sobol indices of the strongest numbers), 'search' (for the best of `metrics`
+    within `constraints`)."""
     points: int = Field(0, ge=0, le=MAX_POINTS)
+    """How many points; for 'sensitivity', in each of its two stages."""
     seed: int = Field(0, ge=0, lt=2**32)
+    """The seed of what is drawn."""
     strongest: int = Field(4, ge=0, le=MAX_AXES)
+    """Of 'sensitivity': numbers that the second stage looks at."""
 
     @model_validator(mode="after")
     def _points_given(self) -> Sampling:
@@ -111,30 +119,38 @@ def _named_or_whole(given: Any) -> str | MimdMachine:
 
 
 class Study(Section):
-    """A question, and the points that answer it.
-
-    workloads: names or files with their weights (a list: all weigh the same). machine: the one that is changed, by name
-    or file, or whole.
-    changes: fields changed in every point. mapping: "published", "best" (a search for every point, among `candidates`)
-    or a mapping file. fill: lists of spikes hold this share; None: they are recorded after `training_steps` (0: the
-    whole training). gpus: beside every point. reference: the machine that ratios are to; "": the first point.
-    """
+    """A question, and the points that answer it."""
 
     question: str = Field("", max_length=1000)
+    """The question, in words."""
     workloads: dict[str, float] = Field(min_length=1, max_length=100)
+    """Names or files with their weights; a list: all weigh the same."""
     machine: Annotated[str | MimdMachine, PlainValidator(_named_or_whole)] = "bow"
+    """The machine that is changed, by name or file, or whole."""
     changes: dict[str, Any] = Field(default_factory=dict)
+    """Fields changed in every point, as those of `--set`, in quotes."""
     mapping: str = "published"
+    """'published', 'best' (a search for every point, among `candidates`) or a mapping file."""
     candidates: int = Field(120, ge=1, le=100_000)
+    """Mappings that a search for the best one lowers for every point."""
     fill: float | None = Field(None, ge=0, le=1)
+    """The share that lists of spikes hold; left out: spikes are recorded after `training_steps`."""
     training_steps: int = Field(20, ge=0)
+    """Training steps before spikes are recorded; 0: the whole training."""
     gpus: tuple[str, ...] = ()
+    """GPUs that are timed beside every point."""
     reference: str = ""
+    """The machine that ratios are to; '': the first point."""
     metrics: tuple[str, ...] = ("time",)
+    """What is asked of every point; the first metric ranks."""
     constraints: tuple[str, ...] = ()
+    """Limits: 'max' or 'min', a metric, a value with its unit."""
     axes: dict[str, Axis] = Field(default_factory=dict, max_length=MAX_AXES)
+    """Fields that are varied, in quotes, and their values."""
     coupled: dict[str, str] = Field(default_factory=dict, max_length=MAX_AXES)
+    """Fields that are expressions of other fields, in quotes."""
     sampling: Sampling = Sampling()
+    """Which points of the axes are looked at."""
 
     @property
     def infers(self) -> bool:

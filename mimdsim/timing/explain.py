@@ -211,8 +211,9 @@ def explain(
     activity: RecordedActivity | None = None,
     timestep: int | None = None,
 ) -> Explanation:
-    """Where the cycles of a superstep (given by name or by number among the spans of a profile) come from on a tile.
+    """Where the cycles of a superstep come from on a tile.
 
+    program: as the compiler or a kernel makes it. superstep: by name, or by number among the spans of a profile.
     machine: a tiled one, itself or by name. tile: by default the one with the most work in it. activity: recorded,
     needed if costs depend on it. timestep: the execution shown vertex by vertex, by default the longest on this tile.
     Raises MappingError for a superstep, tile or timestep that does not exist, and as `time_program` does.

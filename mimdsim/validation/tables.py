@@ -66,8 +66,11 @@ def find_table(name: str) -> Path:
 def validate(
     tables: str | Path | Sequence[str | Path] = (), *, data: str | Path | None = None, progress: Progress = silent
 ) -> list[Row]:
-    """Rows of tables of published figures, by path or name, next to their predictions (default: the tables that come
-    with mimdsim). data: recordings for rows of training steps. Raises DataFileError for tables that cannot be read."""
+    """Rows of tables of published figures next to their predictions.
+
+    tables: by path or name (default: those that come with mimdsim). data: recordings for rows of training steps.
+    Raises DataFileError for tables that cannot be read.
+    """
     files = tuple(find_table(str(table)) for table in several(tables))
     return check_files(files or default_files(), None if data is None else Path(data), progress)
 

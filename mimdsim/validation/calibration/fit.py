@@ -275,9 +275,9 @@ def calibrate(
 ) -> Narrowed:
     """Calibrate the uncertain parameters of a machine against tables of measurements, with columns as in references/.
 
-    out: a file to write, which can be given wherever a machine can. spread: standard deviation of a figure, as a share
-    of it, where its row has no `spread`. data: recordings for rows of training steps. Raises DataFileError for tables
-    that cannot be read, DescriptionError where no row bears on the machine or too many do.
+    tables: by path or name. out: a file to write, which can be given wherever a machine can. spread: standard deviation
+    of a figure, as a share of it, where its row has no `spread`. data: recordings for rows of training steps. Raises
+    DataFileError for tables that cannot be read, DescriptionError where no row bears on the machine or too many do.
     """
     machine = os.fspath(machine)
     sourced = sourced_machine(machine)

@@ -17,20 +17,20 @@ VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
 
 
 class Split(Section):
-    """Into how many parts a layer is cut: `batch` copies of its weights share the samples, `neurons` parts of each copy
-    share the neurons, and `inputs` parts of each of these the weights of a neuron. 0 neurons: as many as the published
-    rule makes of the tiles that other layers leave.
-
-    `replicas`: partial sums of a weight gradient on a tile, each over a share of its samples (0:
-    mapping.weight_gradient_replicas); worker contexts beyond these share the neurons of a replica. `chips`: its parts,
-    copy by copy, in even shares over so many chips.
-    """
+    """Into how many parts a layer is cut."""
 
     batch: int = Field(default=1, ge=1)
+    """Copies of the layer's weights, which share the samples."""
     inputs: int = Field(default=1, ge=1)
+    """Parts of each part of the neurons, which share the weights of a neuron."""
     neurons: int = Field(default=0, ge=0)
+    """Parts of each copy, which share the neurons; 0: as many as the published rule makes of the tiles that other
+    layers leave."""
     replicas: int = Field(default=0, ge=0, le=64)
+    """Partial sums of a weight gradient on a tile, each over a share of its samples; worker contexts beyond these share
+    the neurons of a replica. 0: as mapping.weight_gradient_replicas."""
     chips: int = Field(default=1, ge=1)
+    """Chips over which the parts lie in even shares, copy by copy."""
 
 
 Rule = Literal["merge", "dead_code", "coarse_flags", "lists_apart", "stash_in_place", "fused_adjoint"]
@@ -41,48 +41,59 @@ Behind = Literal["stash", "optimiser", "weights"]
 
 class MappingOptions(Section):
     """Placement and number formats on a tiled machine; defaults are those of the published system (github.com/
-    jrfinkbeiner/graphcore_snn, commit 0d81a25).
+    jrfinkbeiner/graphcore_snn, commit 0d81a25)."""
 
-    `id_bytes`: ids and counts of spikes as int32 or uint16 (at most 65,535 neurons). `value_bytes` 2: weights, states,
-    gradients and moments are halves, rounded whenever a vertex writes them, or bfloat16 if that is given instead;
-    `moment_bytes` 4 keeps moments in float32 (0: as other values). `spike_exchange`: what the next layer receives, ids
-    and counts or a row of a byte per neuron. `selection_tiles`: spread over the chip, or the last tiles, one per sample
-    and layer, as in the authors' older operation. `reduce_rule`: tiles that add up input gradients by work, or the same
-    number for every layer.
-    `dense_neurons`: with dense spikes linear neurons run as calls of the element-wise library, one per operation, or
-    fused in a vertex written by hand, or "traced": as calls, every timestep a call of a function that a framework made
-    of its unrolled trace (docs/dense-spikes.md). `state_gradient` "per_batch": one vertex per sample and layer on whole
-    rows, as until 2022. `stash`: which forward values are kept for the backward pass, "everything", "carry" or
-    "every:K" (docs/stash.md). `split`: layers that are cut otherwise than by the published rule, which makes no copies
-    and gives every tile of the chip the same number of neurons. `program`: rules that make another program of the same
-    training step, or "best" for all of them (docs/mapping.md). `tiles`: as if the chip had only so many.
-    `strip_columns`: where distance counts, tiles that follow each other lie in strips of so many columns of the chip,
-    down one and up the next, so that layers are blocks; 0: in whole rows.
-    `behind_tiles`: what lies in the memory behind the tiles (`[memory]` of a machine) and is streamed: the sequences of
-    spikes and states that are kept for the backward pass, what the optimiser keeps, the weights.
-    """
-
-    neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
+    neurons_per_tile: int = Field(default=0, ge=0)
+    """Neurons of a layer on each of its tiles; 0: the smallest multiple of `neurons_unit` that fits."""
     neurons_unit: int = Field(default=2, gt=0)
-    reserved_tiles: int = Field(default=1, ge=0)  # tile 0, where the published program declares loop counters
-    tiles: int = Field(default=0, ge=0)  # of the chip that may be used, these included; 0: all
+    """Neurons per tile come in multiples of this."""
+    reserved_tiles: int = Field(default=1, ge=0)
+    """Tiles at the start of the first chip that hold no neurons (tile 0, where the published program declares loop
+    counters)."""
+    tiles: int = Field(default=0, ge=0)
+    """Tiles of the chip that may be used, reserved ones included; 0: all."""
     weight_gradient_replicas: int = Field(default=6, gt=0, le=64)
+    """Partial sums of a weight gradient on a tile, each over a share of its samples."""
     states_per_worker: int = Field(default=64, gt=0)
+    """Neurons whose spikes a worker context selects, which sets how many tiles share the selection of a list."""
     strip_columns: int = Field(default=0, ge=0, le=4096)
+    """Where distance counts, tiles that follow each other lie in strips of so many columns of the chip, down one and up
+    the next, so that layers are blocks; 0: in whole rows."""
     reduce_exponent: float = Field(default=0.8, gt=0, le=2)
-    reduce_group: int = Field(default=0, ge=0)  # tiles whose sums of an input gradient are added first; 0: batch / 2
+    """By 'work', the exponent of a layer's tiles in its share of those that add up input gradients."""
+    reduce_group: int = Field(default=0, ge=0)
+    """Tiles whose sums of an input gradient are added first; 0: half the batch."""
     state_gradient: Literal["tilewise", "per_batch"] = "tilewise"
+    """Who computes the state gradient: every tile for its neurons, or one vertex per sample and layer on whole rows, as
+    the authors' code did until 2022 ('per_batch')."""
     id_bytes: Literal[4, 2] = 4
+    """Bytes of ids and counts of spikes: int32, or uint16 (at most 65,535 neurons)."""
     value_bytes: Literal[4, 2, "bfloat16"] = 4
+    """Format of weights, states, gradients and moments: float32, halves (2) or bfloat16, rounded whenever a vertex
+    writes them."""
     moment_bytes: Literal[0, 4] = 0
+    """4 keeps the optimiser's moments in float32; 0: as other values."""
     spike_exchange: Literal["ids", "dense"] = "ids"
+    """What the next layer receives: ids and counts, or a row of a byte per neuron."""
     selection_tiles: Literal["published", "last"] = "published"
+    """Where spikes are selected: spread over the chip, or on the last tiles, one per sample and layer, as in the
+    authors' older operation."""
     dense_neurons: Literal["calls", "fused", "traced"] = "calls"
+    """With dense spikes, linear neurons run as calls of the element-wise library, one per operation; fused in a vertex
+    written by hand; or 'traced': as calls, every timestep a call of a function that a framework made of its unrolled
+    trace (docs/dense-spikes.md)."""
     reduce_rule: Literal["work", "even"] = "work"
+    """How many tiles add up the input gradients of a layer: by its work, or as many for every layer."""
     stash: str = "everything"
+    """Which forward values are kept for the backward pass: 'everything', 'carry' or 'every:K' (docs/stash.md)."""
     behind_tiles: tuple[Behind, ...] = ()
-    split: dict[str, Split] = Field(default_factory=dict)  # by layer
+    """What lies in the memory behind the tiles (`[memory]` of a machine) and is streamed: the sequences of spikes and
+    states that are kept for the backward pass, what the optimiser keeps, the weights."""
+    split: dict[str, Split] = Field(default_factory=dict)
+    """By layer, layers that are cut otherwise than by the published rule, which makes no copies and gives every tile of
+    the chip the same number of neurons."""
     program: Literal["published", "best"] | tuple[Rule, ...] = "published"
+    """Rules that make another program of the same training step, or 'best' for all of them (docs/mapping.md)."""
 
     @model_validator(mode="after")
     def _whole_vectors(self) -> MappingOptions:
@@ -123,14 +134,19 @@ class MappingOptions(Section):
 
 
 class MappingFile(Section):
-    """What a mapping file holds. `layers`: the neurons of every layer that it was found for; without them it is applied
-    to any workload that has the layers of its splits. Options that `mapping` leaves out are the workload's."""
+    """What a mapping file holds."""
 
     title: str = ""
+    """A title for people."""
     workload: str = ""
+    """The workload that the mapping was found for."""
     machine: str = ""
+    """The machine that the mapping was found for."""
     layers: dict[str, int] = Field(default_factory=dict)
+    """The neurons of every layer that it was found for; without them it is applied to any workload that has the layers
+    of its splits."""
     mapping: MappingOptions
+    """The options; those that are left out are the workload's."""
 
 
 def read_mapping_file(path: Path) -> tuple[MappingFile, dict[str, Any]]:

@@ -43,184 +43,241 @@ FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "val
 class Data(Section):
     """Where samples come from and how they become spikes per timestep.
 
-    `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
-    (surplus ids are dropped at random). `path` is a user's folder or file; `train_samples` and `test_samples` bound
-    what is read (0 = all there is). Recordings are denoised, then cropped, reduced and binned. Training samples, never
-    test or validation samples, are shifted by up to `shift_pixels` to each side, differently in every epoch.
-    `encoding`, for dense spikes: 'image': real numbers that are the same in every timestep (digits: grey values from 0
-    to 1); 'values': others in every timestep. Both are of a file (source 'values', docs/event-format.md), or random.
+    Recordings are denoised, then cropped, reduced and binned. Keys that a source does not read are refused.
     """
 
     source: Literal[
         "digits", "mnist5k", "nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "randman", "random", "values"
     ]
+    """The loader: real digits ('digits', 'mnist5k'), recordings in files, generated samples ('randman', 'random'), or
+    files of dense values ('values')."""
     path: PathText = ""
+    """The user's folder or file of recordings or values; a relative path is searched beside the workload, then in the
+    working folder."""
     encoding: Literal["events", "image", "values"] = "events"
+    """What the network receives: 'events', spikes; for dense spikes also 'image', real numbers that are the same in
+    every timestep (digits: grey values from 0 to 1), or 'values', others in every timestep; both are of a file (source
+    'values', docs/event-format.md) or random."""
     timesteps: int = Field(gt=0, le=100_000)
+    """Timesteps of a sample."""
     bin_seconds: float = Field(default=1e-3, gt=0)
+    """Width of one timestep of a recording."""
     input_capacity: int = Field(gt=0, le=MAX_NEURONS)
+    """The most input ids that a timestep keeps; surplus ids are dropped at random."""
     train_samples: int = Field(default=0, ge=0, le=MAX_SAMPLES)
+    """The most training samples that are read; 0: all there are."""
     test_samples: int = Field(default=0, ge=0, le=MAX_SAMPLES)
-    denoise_seconds: float = Field(
-        default=0.0, ge=0, le=1e6
-    )  # how old a neighbour's event may be (0 = keep all events)
-    crop: int = Field(default=0, ge=0, le=4096)  # width and height of the central part that is kept (0 = all)
-    grid: int = Field(default=0, ge=0, le=4096)  # width and height events are reduced to (0 = as recorded)
-    shift_pixels: int = Field(default=0, ge=0, le=4095)  # in listed pixels (0 = trained on as recorded)
-    sensor: tuple[int, ...] = ()  # events: width, height, polarities
-    levels: int = Field(default=0, ge=0, le=255)  # braille: pressures at which a taxel spikes
-    classes: int = Field(default=0, ge=0, le=65_536)  # events, values, randman, random
-    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a position), values, randman, random
-    manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman
-    smoothness: float = Field(default=2.0, gt=0)  # randman
-    activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep
+    """The most test samples that are read; 0: all there are."""
+    denoise_seconds: float = Field(default=0.0, ge=0, le=1e6)
+    """An event is kept if a neighbouring pixel had one at most this long before; 0: all events are kept."""
+    crop: int = Field(default=0, ge=0, le=4096)
+    """Width and height in pixels of the central part that is kept; 0: all of it."""
+    grid: int = Field(default=0, ge=0, le=4096)
+    """Width and height in pixels that events are reduced to; 0: as recorded."""
+    shift_pixels: int = Field(default=0, ge=0, le=4095)
+    """Training samples, never test or validation samples, are shifted by up to so many listed pixels to each side,
+    differently in every epoch; 0: trained on as recorded."""
+    sensor: tuple[int, ...] = ()
+    """Of 'events': width, height and polarities of the sensor."""
+    levels: int = Field(default=0, ge=0, le=255)
+    """Of 'braille': pressures at which a taxel spikes."""
+    classes: int = Field(default=0, ge=0, le=65_536)
+    """Classes of the samples; for 'events', 'values', 'randman' and 'random'."""
+    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)
+    """Inputs of the network; for 'events' whose units have no position, 'values', 'randman' and 'random'."""
+    manifold_dimensions: int = Field(default=1, gt=0, le=8)
+    """Of 'randman': dimensions of each random manifold."""
+    smoothness: float = Field(default=2.0, gt=0)
+    """Of 'randman': how fast the coefficients of higher frequencies fall; larger is smoother."""
+    activity: float = Field(default=0.005, ge=0, le=1)
+    """Of 'random': the chance of an input spike per neuron and timestep."""
 
 
 class PoolKeys(Section):
-    """A pool of planes: the largest value, the mean (zeros of the padding count) or the sum of every `size` pixels;
-    `stride` (0: as `size`) from one to the next. Pairs are height and width; one number is for both."""
+    """A pool of planes. Pairs are height and width; one number stands for both."""
 
     kind: Literal["max", "average", "sum"] = "max"
+    """What is made of each window: the largest value, the mean (zeros of the padding count) or the sum."""
     size: PairOrOne
+    """Height and width of the window in pixels."""
     stride: PairOrOne = (0, 0)
+    """Pixels from one window to the next; 0: as `size`."""
     padding: PairOrOne = (0, 0)
+    """Zeros added at each side, in pixels."""
 
 
 class ConvolutionKeys(Section):
-    """How a layer reads planes: weights of a `kernel` for each of `channels`, shared by all positions, as Conv2d of
-    PyTorch. `groups`: channels made read only the channels of their own group. `pool_before` is of the spikes that it
-    reads, `pool` of its currents. `planes`: channels, height and width of the network's input, where the data do not
-    say it. A height of 1 is one dimension."""
+    """How a layer reads planes: weights shared by all positions, as Conv2d of PyTorch. Pairs are height and width; one
+    number stands for both, and a height of 1 is one dimension."""
 
     channels: int = Field(gt=0, le=65_536)
+    """Channels that the layer makes."""
     kernel: PairOrOne
+    """Height and width of the weights of each channel."""
     stride: PairOrOne = (1, 1)
+    """Pixels from one position of the kernel to the next."""
     padding: PairOrOne = (0, 0)
+    """Zeros added at each side, in pixels."""
     dilation: PairOrOne = (1, 1)
+    """Pixels from one weight of the kernel to the next."""
     groups: int = Field(default=1, gt=0, le=65_536)
+    """Groups of channels; those that are made read only the channels of their own group."""
     pool_before: PoolKeys | None = None
+    """A pool of the spikes that the layer reads."""
     pool: PoolKeys | None = None
+    """A pool of the currents that the convolution makes."""
     planes: tuple[Extent, Extent, Extent] | None = None
+    """Channels, height and width of the network's input, where the data do not say it."""
 
 
 class DelayKeys(Section):
-    """Delays that a layer learns, one for every weight: 0 to `ages` - 1 timesteps more than the age at which it reads
-    its source. A weight is spread over the ages as a Gaussian of `width` timesteps around its delay, which shrinks over
-    `training_steps` to `final_width`, exponentially (0: is that from the first); `epsilon` is added to the sum by which
-    it is divided (DCLS: 1e-7). Tests round delays."""
+    """Delays that a layer learns, one for every weight, in addition to the age at which it reads its source.
+
+    A weight is spread over the ages as a Gaussian around its delay. Tests round delays.
+    """
 
     ages: int = Field(gt=1, le=1024)
+    """Delays are 0 to `ages` - 1 timesteps."""
     width: float = Field(default=0.5, gt=0, le=1e6)
+    """Width of the Gaussian at the start, in timesteps."""
     final_width: float = Field(default=0.5, gt=0, le=1e6)
+    """The width that it shrinks to, in timesteps."""
     training_steps: int = Field(default=0, ge=0, le=1 << 31)
+    """Training steps over which it shrinks, exponentially; 0: it has its final width from the first."""
     epsilon: float = Field(default=0.0, ge=0, le=1)
+    """Added to the sum that the Gaussian is divided by (DCLS: 1e-7)."""
 
 
 class WeightFunctionKeys(Section):
-    """What weights are made of a parameter: `function` of every number of it, times 1 in rows of sources that excite
-    and -1 in those that inhibit: `signs` are so many rows of each, as in [24, -6]; none: all excite."""
+    """What weights are made of a parameter."""
 
     function: str
+    """The function of every number of the parameter, by name (`graph/weight_functions.py`)."""
     signs: tuple[int, ...] = Field(default=(), max_length=65_536)
+    """Numbers of consecutive sources that excite (positive) and that inhibit (negative), as in [24, -6], whose weights
+    are multiplied by 1 and -1; none: all excite."""
 
 
 class CellKeys(Section):
-    """Neurons by equations of a timestep, each 'name = expression': docs/neurons.md. `parameters`: numbers that they
-    name; `learned`: those that every neuron has of its own and trains, and where they start; `shared`: the learned ones
-    that are one number for the layer."""
+    """Neurons by equations of a timestep (docs/neurons.md)."""
 
     equations: tuple[str, ...] = Field(min_length=1, max_length=64)
+    """The equations of a timestep in order, each 'name = expression'."""
     parameters: dict[str, float] = Field(default_factory=dict, max_length=64)
+    """Numbers that the equations name."""
     learned: dict[str, float] = Field(default_factory=dict, max_length=64)
+    """Parameters that every neuron has of its own and trains, with the values where they start."""
     shared: tuple[str, ...] = Field(default=(), max_length=64)
+    """The learned parameters that are one number for the layer."""
 
 
 class Network(Section):
-    """Layers of spiking neurons; the output layer has one neuron per class.
+    """Layers of spiking neurons, named hidden0, hidden1, ... and output, which has one neuron per class.
 
-    `neuron` is a model of docs/neurons.md, one of `cells`, or one of the Python file `models` (run only where code is
-    allowed), with its `neuron_parameters`, each a number or one per neuron; those of "lif" may also be given as
-    `decay`, `current_gain` and `threshold`. `reset`, `reset_gradient`: the neuron's own by default. These, `surrogate`,
-    `surrogate_slope`, `recurrence`, `bias`, `dropout` and `batch_norm` with its constants take one value for all layers
-    or a list with one per layer, output layer last. Second thresholds count from the resting potential.
+    Keys that take a list take one value for all layers or a list with one per layer, output layer last.
 
-    `learned`: by layer, the parameters of its neurons that are trained, from what is given of them on; one number is
-    shared by the layer.
-
-    `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
-    them); alternatively `activity` is the share of a layer's neurons that fits, converted to
-    2*floor(activity*neurons/2), at least 2 (authors' rule). Dense spikes list nothing and need neither.
-    `recurrence`: trained synapses of a layer onto itself, one timestep later; one value is for hidden layers only.
-    `convolutions`: by layer, how it reads planes of the layer before it, or of the input; its entry of `hidden` is the
-    channels times the pixels that come of it.
-    `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
-    default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
-    source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
-    `delays`: by layer, delays of its weights that are learned. `weight_functions`: by parameter (hidden0,
-    hidden0.recurrent), what weights are made of it, as in Dale's law. "hidden0 + hidden1" are the dense spikes of both
-    added up, which must be as many, with one matrix of weights; products, complements and pools stand there too, as in
+    In `sources`, "hidden0@t" and "hidden0@t-3" say the delay of one source, which may be there at several ages; spikes
+    of a layer that comes later are at least one timestep old. "hidden0 + hidden1" are the dense spikes of both added
+    up, which must be as many, with one matrix of weights; products, complements and pools stand there too, as in
     "hidden0 * (1 - hidden1)" and "max_pool(hidden0, 3, 2, 1)" (size, stride, padding).
-    `bias`: a trained current per neuron, output layer included; 2 or more: so many, which are added up, as those of
-    several products in PyTorch. `dropout`: of dense spikes, the share of what a layer reads that is left out of a
-    training step, drawn anew for every timestep or sequence (`dropout_per`), neuron by neuron or whole planes
-    (`dropout_of`), while the rest grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a
-    layer reads is normalised over the samples (and positions of planes) of every timestep, or of the whole sequence,
-    then times a trained gain, plus a bias; what comes from the layer itself is added to that. `batch_norm_epsilon` is
-    added to the variance; `batch_norm_momentum` is the share of a new value in the running averages, by which tests and
-    inference normalise. "sample" is layer norm, in every timestep over a sample's neurons, or over each of
-    `batch_norm_groups` equal shares of them or of a sample's planes: group norm, with as many groups as planes instance
-    norm; it keeps no averages.
-    `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
-    from it; second thresholds are then shares of a layer's threshold.
     """
 
     hidden: tuple[int, ...] = Field(max_length=MAX_LAYERS)
+    """Neurons of every hidden layer; of a layer in `convolutions` the channels times the pixels that come of it."""
     imported: PathText = ""
+    """A model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come from it, and
+    second thresholds are then shares of a layer's threshold."""
     capacity: tuple[int, ...] = ()
+    """The spikes that a list holds, of every hidden layer and of the output layer (beyond a layer's neurons: all of
+    them). Sparse spikes need this or `activity`."""
     activity: float = Field(default=0.0, ge=0, le=1)
-    output_capacity: int = Field(default=0, ge=0)  # 0: by the same rule as hidden layers
+    """Instead of `capacity`, the share of a layer's neurons that fits into its list, converted to
+    2*floor(activity*neurons/2), at least 2 (authors' rule)."""
+    output_capacity: int = Field(default=0, ge=0)
+    """The spikes that the list of the output layer holds; 0: by the same rule as those of hidden layers."""
     spikes: Literal["sparse", "dense"] = "sparse"
+    """What layers send: lists of ids ('sparse') or every neuron's value ('dense', which lists nothing)."""
     decay: OneOrMore[Annotated[float, Field(gt=0, lt=1)]] = 0.95
+    """Of 'lif': the share of the membrane potential that is left after a timestep."""
     current_gain: OneOrMore[Annotated[float, Field(gt=0)]] = 10.0
+    """Of 'lif': what currents are multiplied by."""
     threshold: OneOrMore[Annotated[float, Field(gt=0)]] = 1.0
+    """Of 'lif': the membrane potential above which a neuron spikes."""
     second_threshold: float = 0.9
+    """Of hidden layers: the membrane potential above which a neuron that does not spike is listed for gradients,
+    counted from the resting potential."""
     output_second_threshold: float = -100.0
+    """The same of the output layer."""
     surrogate: OneOrMore[str] = "superspike"
+    """The surrogate gradient of the spike, by name (docs/neurons.md)."""
     surrogate_slope: OneOrMore[Annotated[float, Field(gt=0)]] = 10.0
+    """The steepness of the surrogate gradient."""
     cells: dict[str, CellKeys] = Field(default_factory=dict, max_length=64)
-    models: PathText = ""  # a Python file with neuron models or cells of one's own
+    """Neurons of one's own by equations, each by a name that `neuron` may take."""
+    models: PathText = ""
+    """A Python file with neuron models or cells of one's own (run only where code is allowed)."""
     neuron: OneOrMore[str] = "lif"
+    """The neuron model: one of docs/neurons.md, one of `cells`, or one of the file `models`."""
     neuron_parameters: OneOrMore[Annotated[dict[str, OneOrMore[float]], Field(max_length=64)]] = Field(
         default_factory=dict
     )
+    """Parameters of the neuron by name, each a number or one per neuron; those of 'lif' may also be given as `decay`,
+    `current_gain` and `threshold`."""
     reset: OneOrMore[Literal["", "zero", "subtract", "none"]] = ""
+    """What a spike does to the membrane potential; '': the neuron's own reset."""
     reset_by: Literal["state", "emission"] = "state"
+    """Which neurons are reset: those above the threshold ('state'), or those whose spike was listed ('emission')."""
     reset_gradient: OneOrMore[Literal["", "pass", "mask", "full"]] = ""
-    truncation: Literal["lowest", "random"] = (
-        "lowest"  # which spikes a full list keeps: lowest ids, or from a random start
-    )
+    """How gradients pass the reset (docs/neurons.md#resets); '': the neuron's own way."""
+    truncation: Literal["lowest", "random"] = "lowest"
+    """Which spikes a full list keeps: those with the lowest ids, or from a random start."""
     learned: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]] = Field(
         default_factory=dict, max_length=MAX_LAYERS
     )
+    """By layer, the parameters of its neurons that are trained, starting from what is given of them; one number is
+    shared by the layer."""
     recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all"]] = "none"
+    """Trained synapses of a layer onto itself, one timestep later; one value is for hidden layers only."""
     sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LAYERS)]] = Field(
         default_factory=dict, max_length=MAX_LAYERS
     )
+    """By layer, what it reads, each with weights of its own: 'input', other layers, or their sums, products and pools
+    of dense spikes; by default the layer before it."""
     convolutions: dict[str, ConvolutionKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
+    """By layer, how it reads planes of the layer before it, or of the input."""
     delays: dict[str, DelayKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
+    """By layer, delays of its weights that are learned."""
     weight_functions: dict[str, WeightFunctionKeys] = Field(default_factory=dict, max_length=4 * MAX_LAYERS)
+    """By parameter (hidden0, hidden0.recurrent), what weights are made of it, as in Dale's law."""
     delay: Literal[0, 1] = 1
+    """Timesteps from layer to layer."""
     bias: OneOrMore[bool | Annotated[int, Field(ge=2, le=64)]] = False
+    """Whether every neuron, output layer included, has a trained current; 2 or more: so many, which are added up, as
+    those of several products in PyTorch."""
     dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
-    dropout_per: Literal["timestep", "sequence"] = "timestep"  # how often what is left out is drawn
-    dropout_of: OneOrMore[Literal["neuron", "plane"]] = "neuron"  # what is left out
+    """Of dense spikes: the share of what a layer reads that is left out of a training step, while the rest is scaled
+    up; nothing is left out in tests."""
+    dropout_per: Literal["timestep", "sequence"] = "timestep"
+    """How often what is left out is drawn."""
+    dropout_of: OneOrMore[Literal["neuron", "plane"]] = "neuron"
+    """What is left out: single neurons or whole planes."""
     batch_norm: OneOrMore[Literal["none", "timestep", "sequence", "sample"]] = "none"
+    """Of dense spikes: the weighted sum of what a layer reads is normalised over the samples (and positions of planes)
+    of every timestep, or of the whole sequence, then times a trained gain, plus a bias; 'sample' is layer norm, in
+    every timestep over a sample's neurons, without running averages. What comes from the layer itself is added to
+    that."""
     batch_norm_epsilon: OneOrMore[Annotated[float, Field(gt=0, le=1)]] = 1e-5
+    """Added to the variance."""
     batch_norm_momentum: OneOrMore[Annotated[float, Field(ge=0, le=1)]] = 0.1
+    """The share of a new value in the running averages, by which tests and inference normalise."""
     batch_norm_groups: OneOrMore[Annotated[int, Field(gt=0, le=65_536)]] = 1
-    # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would
+    """Of 'sample': equal shares of a sample's neurons or planes that are normalised each by itself (group norm; with as
+    many groups as planes instance norm)."""
     output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
-    neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
+    """What is read of the last layer: spikes, or potentials of neurons that neither spike nor are reset ('membrane'),
+    or that are reset where they would spike ('membrane_of_spiking')."""
+    neurons_per_class: int = Field(default=1, gt=0, le=65_536)
+    """Neurons of the last layer for each class, whose outputs are added up."""
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -244,80 +301,97 @@ def _one_of(names: Iterable[str]) -> str:
 
 
 class TrainingRecipe(Section):
-    """Initial weights, their updates, and the loss.
-
-    `loss` is the cross-entropy of what `reading` takes from the output (spikes or potentials: network.output) or the
-    mean squared error of spike counts, whose targets are `correct_rate` and `incorrect_rate` of the timesteps; mean
-    over the batch. Losses of every timestep (reading "every") are added up or averaged, `over_timesteps`. With a
-    `firing_strength` the squared distance of every hidden layer's share of spikes from `firing_target` times that is
-    added.
-
-    `optimiser` is a name of one of `numerics/optimisers`; `optimiser_parameters` are its constants by name, within its
-    bounds, `weight_decay` is for those that support it. `learning_rate` holds throughout (schedule "constant"), or is
-    reached after `warm_up_training_steps` and then falls along half a cosine to `final_rate_share` of it ("cosine") or
-    is multiplied by `rate_factor` after every `rate_epochs` ("step"); it is the highest of a cycle over the whole
-    training ("one_cycle", as PyTorch's OneCycleLR by default), or that of which `rate_table` gives the share from a
-    training step on ("table": [[0, 1.0], [500, 0.1]]).
-    All gradients together are scaled down to `largest_gradient_norm` (0: as they are). With a `second_threshold_share`
-    the second threshold of hidden layers, and of the output layer with `second_threshold_output`, starts at
-    `second_threshold_start` and covers that share of the remaining way to its own value in every training step.
-
-    With an `initial_activity` the initial weights are scaled, layer by layer, until that share of a layer's neurons
-    spikes in a timestep of one batch, give or take `initial_activity_tolerance` of it (0: as drawn).
-
-    `frozen` names parameters that stay as they begin ("hidden0", "hidden0.recurrent"): a reservoir, a part that was
-    trained before. Nothing is computed for their gradients alone. Of those in `pruned` ({ hidden0 = 0.9 }) that share,
-    the smallest, begins as zero, and zeros stay zero (0: those that a file has).
-
-    `validation_share` of the training samples are set aside; with `keep_best` the weights after the epoch with the best
-    accuracy on them are kept. `initial_weights` names a safetensors or NPZ file with w.<layer>
-    [inputs, neurons] and so on for everything that is trained; without it weights are drawn.
-
-    `engine` executes the training steps: "whole_tensors", the same mathematics layer by layer without tiles, equal
-    within float32 rounding and faster; the compiled "program"; or "auto", the first that can. The last training step,
-    whose spikes are timed, always runs as the compiled program too.
-    """
+    """Initial weights, their updates, and the loss."""
 
     batch: int = Field(gt=0, le=65_536)
+    """Samples of a training step."""
     loss: Literal["cross_entropy", "mean_squared_error"] = "cross_entropy"
+    """The cross-entropy of what `reading` takes from the output, or the mean squared error of spike counts; mean over
+    the batch."""
     reading: Literal["sum", "mean", "last", "max", "every"] = "sum"
+    """What is read of the output's spikes or potentials over the timesteps; 'every': a loss of every timestep."""
     over_timesteps: Literal["sum", "mean"] = "sum"
+    """Whether the losses of every timestep (reading 'every') are added up or averaged."""
     correct_rate: float = Field(default=1.0, ge=0, le=1)
+    """Of the mean squared error: target of the right class, a share of the timesteps."""
     incorrect_rate: float = Field(default=0.0, ge=0, le=1)
+    """Of the mean squared error: target of the other classes, a share of the timesteps."""
     firing_target: float = Field(default=0.0, ge=0, le=1)
+    """The share of spikes that hidden layers are held to by `firing_strength`."""
     firing_strength: float = Field(default=0.0, ge=0)
+    """What the squared distance of every hidden layer's share of spikes from `firing_target` is multiplied by before it
+    is added to the loss."""
     epochs: int = Field(default=1, gt=0, le=1_000_000)
+    """How often all training samples are trained on."""
     optimiser: Annotated[str, AfterValidator(_known)] = "adam"
+    """The optimiser, by a name of `numerics/optimisers`."""
     optimiser_parameters: dict[str, float] = Field(default_factory=dict)
+    """Constants of the optimiser by name, within its bounds."""
     learning_rate: float = Field(gt=0)
+    """The learning rate: throughout (schedule 'constant'), or the highest that `schedule` makes shares of."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
+    """Momentum of optimisers that have it."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Weight decay of optimisers that support it."""
     schedule: Literal["constant", "cosine", "step", "one_cycle", "table"] = "constant"
+    """How the learning rate changes: not at all; along half a cosine; by a factor at epochs ('step'); in a cycle over
+    the whole training ('one_cycle', as PyTorch's OneCycleLR by default); by `rate_table`."""
     rate_factor: float = Field(default=1.0, gt=0, le=10)
+    """Of 'step': what the learning rate is multiplied by after every `rate_epochs`."""
     rate_epochs: int = Field(default=1, gt=0, le=1_000_000)
+    """Of 'step': epochs between two changes."""
     rate_table: tuple[tuple[Annotated[int, Field(ge=0)], Annotated[float, Field(ge=0, le=1000)]], ...] = Field(
         default=(), max_length=10_000
     )
+    """Of 'table': [[0, 1.0], [500, 0.1]], training steps and the share of the learning rate from each on."""
     warm_up_training_steps: int = Field(default=0, ge=0, le=MOST_TRAINING_STEPS)
+    """Of 'cosine' and 'step': training steps after which the learning rate is reached."""
     final_rate_share: float = Field(default=0.0, ge=0, le=1)
+    """Of 'cosine': the share of the learning rate at the end."""
     largest_gradient_norm: float = Field(default=0.0, ge=0)
+    """The norm that all gradients together are scaled down to; 0: as they are."""
     second_threshold_share: float = Field(default=0.0, ge=0, le=1)
+    """The share of the remaining way to its own value that the second threshold covers in every training step; 0: it
+    has its own value from the first."""
     second_threshold_start: float = -100.0
+    """Where the second threshold starts, with a `second_threshold_share`."""
     second_threshold_output: bool = False
+    """Whether the second threshold of the output layer moves too."""
     initial_weights: PathText = ""
+    """A safetensors or NPZ file with w.<layer> [inputs, neurons] and so on for everything that is trained; without it
+    weights are drawn."""
     frozen: tuple[str, ...] = Field(default=(), max_length=1024)
+    """Parameters that stay as they begin ('hidden0', 'hidden0.recurrent'), as in a reservoir; nothing is computed for
+    their gradients alone."""
     pruned: dict[str, Annotated[float, Field(ge=0, lt=1)]] = Field(default_factory=dict, max_length=1024)
+    """By parameter ({ hidden0 = 0.9 }), the share of its weights, the smallest, that begins as zero; zeros stay zero
+    (0: those that a file has)."""
     weight_scale: float = Field(default=1.0, gt=0)
+    """Weights are drawn evenly from +-weight_scale*sqrt(6/inputs), plus `weight_offset`."""
     weight_offset: float = 0.001
-    recurrent_scale: float = Field(default=0.2, ge=0)  # assumed: digits learn at 0.2, hardly at 2
+    """Added to every drawn weight."""
+    recurrent_scale: float = Field(default=0.2, ge=0)
+    """Weights of a layer onto itself are drawn evenly from +-recurrent_scale*sqrt(6/neurons) (assumed: digits learn at
+    0.2, hardly at 2)."""
     initial_activity: float = Field(default=0.0, ge=0, le=1)
+    """Initial weights are scaled, layer by layer, until this share of a layer's neurons spikes in a timestep of one
+    batch; 0: as drawn."""
     initial_activity_tolerance: float = Field(default=0.1, gt=0, lt=1)
+    """How far the reached share may be off, as a share of `initial_activity`."""
     logit_scale: float = Field(default=1.0, gt=0)
-    max_training_steps: int = Field(default=0, ge=0, le=MOST_TRAINING_STEPS)  # 0: all of the epochs
+    """What is read of the output is multiplied by this before the loss."""
+    max_training_steps: int = Field(default=0, ge=0, le=MOST_TRAINING_STEPS)
+    """Training steps after which the training ends; 0: all of the epochs."""
     evaluate: Literal["each epoch", "end", "never"] = "each epoch"
+    """When the test samples are run."""
     validation_share: float = Field(default=0.0, ge=0, lt=1)
+    """The share of the training samples that is set aside for validation."""
     keep_best: bool = False
+    """Whether the weights after the epoch with the best accuracy on the validation samples are kept."""
     engine: Literal["auto", "whole_tensors", "program"] = "auto"
+    """What executes the training steps: 'whole_tensors', the same mathematics layer by layer without tiles, equal
+    within float32 rounding and faster; the compiled 'program'; or 'auto', the first that can. The last training step,
+    whose spikes are timed, always runs as the compiled program too."""
 
     @model_validator(mode="after")
     def _keys_agree(self) -> TrainingRecipe:

@@ -49,7 +49,9 @@ class Workload(Section):
 
     name: Name
     title: str
+    """What the workload is, in a line."""
     seed: int = Field(default=0, ge=0, lt=2**63)
+    """The seed of everything that is drawn: weights, the order of samples, dropped ids."""
     data: Data
     network: Network
     training: TrainingRecipe
@@ -137,8 +139,9 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
     """The workload `name`, with the options of a mapping file and then `changes` of dotted keys ('training.batch')
     applied to its description. Raises DescriptionError, also for a mapping file of other layers.
 
-    If `changes` select another neuron, the description's constants that it does not have are dropped; if they select
-    another data source, so is what only the former one reads.
+    name: of a workload, or the path of its file. changes: by dotted key; if they select another neuron, the
+    description's constants that it does not have are dropped; if they select another data source, so is what only the
+    former one reads. mapping: a mapping file, as `place` writes it.
     """
     path = find_workload(name)
     table, text = read_toml(path)

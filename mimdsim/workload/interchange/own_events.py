@@ -64,13 +64,14 @@ def from_events(
     is an array, a batch of samples on the first axis that is not time (a PyTorch DataLoader). Or the path of a CSV file
     with the columns sample, label, t and x, y, p or unit.
 
-    sensor: width, height, polarities (default: the data set's `sensor_size`); inputs: number of units, for events
-    without a position. time_unit: "us" (default of whole numbers), "ms" or "s". Polarities are 0 and 1, -1 and 1 or
-    booleans. timesteps of bin_seconds: default, bins of 1 ms up to the last event of train, or those of the arrays.
-    input_capacity and batch can be given in `changes`, keys of the made description. out: a folder for events.npz and
-    events.toml, which all commands and `from_torch(workload=...)` take (default: one for this process).
+    sensor: width, height, polarities (default: the data set's `sensor_size`). inputs: number of units, for events
+    without a position. classes: number of classes (default: up to the highest label). timesteps: of a sample (default:
+    up to the last event of train, or those of the arrays). bin_seconds: width of a timestep (default: 1 ms). time_unit:
+    "us" (default of whole numbers), "ms" or "s". time_axis: of arrays, the axis that is time. changes: keys of the made
+    description, input_capacity and batch too. out: a folder for events.npz and events.toml, which all commands and
+    `from_torch(workload=...)` take (default: one for this process).
 
-    Raises DescriptionError, by sample, for what is not understood.
+    Polarities are 0 and 1, -1 and 1 or booleans. Raises DescriptionError, by sample, for what is not understood.
     """
     if time_unit and time_unit not in MICROSECONDS:
         raise _refused(f"time_unit '{shortened(time_unit)}' is none of {', '.join(MICROSECONDS)}")

@@ -33,11 +33,11 @@ def from_values(
     """A workload whose input are your own real numbers, for `run`, `check`, `place`, `compare` and `from_torch`.
 
     train, test: samples (values, label), in a list, a data set or anything else that yields them, or, where the label
-    is an array, batches of them (a PyTorch DataLoader); without test, a fifth of train is held out. With `timesteps` a
-    sample is the same in every one of so many, as an image is; without, it is a sequence with time on `time_axis`,
-    counted without the axis of the batch. Other axes are flattened. changes: keys of the made description. out: a
-    folder for values.npz and values.toml, which all commands and `from_torch(workload=...)` take (default: one for this
-    process).
+    is an array, batches of them (a PyTorch DataLoader); without test, a fifth of train is held out. timesteps: a sample
+    is the same in every one of so many, as an image is; without, it is a sequence. time_axis: the axis of such a
+    sequence that is time, counted without the axis of the batch; other axes are flattened. classes: number of classes
+    (default: up to the highest label). changes: keys of the made description. out: a folder for values.npz and
+    values.toml, which all commands and `from_torch(workload=...)` take (default: one for this process).
 
     Raises DescriptionError, by sample, for what is not understood.
     """

@@ -1,0 +1,22 @@
+"""README and docs/ as a site: every page has a place in it, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+def test_the_site_has_every_page_and_no_dead_link(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("material")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = {path.stem for path in (tmp_path / "site" / "docs").glob("*.html")}
+    assert pages == {path.stem for path in (ROOT / "docs").glob("*.md")} - {"README"} | {"index"}
