@@ -126,8 +126,10 @@ def takes(annotation: Any, key: str, marks: tuple[Any, ...] = ()) -> str:
     if origin is dict:
         return ", ".join((f"table by name, each {takes(inside[1], key)}", *_bounds(marks, COUNTS, key)))
     if origin is tuple:
-        count = "" if inside[-1] is ... else f" of {len(inside)}"
-        return ", ".join((f"list{count}, each {takes(inside[0], key)}", *_bounds(marks, COUNTS, key)))
+        each = dict.fromkeys(takes(one, key) for one in inside if one is not ...)
+        what = "list" if inside[-1] is ... else f"list of {len(inside)}"
+        whole = f"{what}, each {next(iter(each))}" if len(each) == 1 else f"{what}: {'; '.join(each)}"
+        return ", ".join((whole, *_bounds(marks, COUNTS, key)))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "table"
     units = [each for each in UNITS.get(dimension(key) or "", ()) if annotation in (int, float) and each != "cycle"]
@@ -277,24 +279,22 @@ def _taken(text: str, names: Iterable[str] = (r"\w+",)) -> tuple[str, dict[str, 
     return "\n\n".join(filter(None, rest)), said
 
 
-def _signature(name: str, of: Any, long: bool = False) -> str:
-    """A call with its types, on a line of its own for each parameter unless it is short or may be long."""
+def _signature(name: str, of: Any, method: bool = False) -> str:
+    """A call with its types; that of a function with a line for each parameter unless it is short."""
     signature = inspect.signature(of)
     parts, star = [], False
-    for part in signature.parameters.values():
-        if part.name == "self":
-            continue
+    for part in list(signature.parameters.values())[method:]:
         if part.kind is part.KEYWORD_ONLY and not star:
             parts.append("*")
             star = True
-        stars = {part.VAR_POSITIONAL: "*", part.VAR_KEYWORD: "**"}.get(part.kind, "")
+        stars = "*" * (part.kind is part.VAR_POSITIONAL) + "**" * (part.kind is part.VAR_KEYWORD)
         shown = f"{stars}{part.name}: {part.annotation}"
         parts.append(shown if part.default is part.empty else f"{shown} = {_shown(part.default)}")
     returns = "" if signature.return_annotation is signature.empty else f" -> {signature.return_annotation}"
     line = f"{name}({', '.join(parts)}){returns}"
     return (
         line
-        if long or len(line) <= 110
+        if method or len(line) <= 110
         else "\n".join([f"{name}(", *(f"    {part}," for part in parts), f"){returns}"])
     )
 
@@ -318,6 +318,13 @@ def _prose(text: str) -> str:
     return "\n\n".join(each if each.startswith("    ") else _escaped(each) for each in paragraphs)
 
 
+def _line_of(made: Any) -> str:
+    """A docstring in one line; raises LookupError without one."""
+    if not (text := inspect.getdoc(made)):
+        raise LookupError(f"{made.__module__}.{made.__qualname__}: write a docstring")
+    return " ".join(text.split())
+
+
 def api_page() -> str:
     """A page with every name of the package: how it is called, what its parameters mean, what it raises, an example."""
     lines = ["# Python API", MADE, "", _prose(_taken(inspect.getdoc(mimdsim.api) or "")[0])]
@@ -339,9 +346,9 @@ def api_page() -> str:
                 "```",
             ]
         methods = [
-            (f"`{_signature(method, made, long=True)}`", _escaped(" ".join((inspect.getdoc(made) or "").split())))
-            for method, made in (vars(of).items() if isinstance(of, type) else ())
-            if not method.startswith("_") and inspect.isfunction(made)
+            (f"`{_signature(method, made, method=True)}`", _escaped(_line_of(made)))
+            for method, made in (inspect.getmembers(of, inspect.isfunction) if isinstance(of, type) else ())
+            if not method.startswith("_")
         ]
         lines += ["", *_table(("method", "what it does"), methods)] if methods else []
     return "\n".join(lines) + "\n"

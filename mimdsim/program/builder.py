@@ -71,6 +71,7 @@ class ProgramBuilder:
         self.add(replace(superstep, tables=(table,)))
 
     def open_repeat(self) -> None:
+        """What is added until `close_repeat` is the body of a loop."""
         self.bodies.append([])
 
     def close_repeat(self, times: int, *, reverse: bool) -> None:

@@ -57,6 +57,10 @@ def test_choices_units_bounds_and_defaults() -> None:
     assert workload["training.batch"][1:3] == ("whole number, more than 0, at most 65,536", "required")
     assert workload["network.delay"][1:3] == ("`0` or `1`", "1")
     assert workload["network.surrogate_slope"].takes == "number, more than 0, or a list of them"
+    assert (
+        workload["network.convolutions.NAME.kernel"].takes == "list of 2, each whole number, at least 0, at most 65,536"
+    )
+    assert "list of 2: whole number, at least 0; number, at least 0" in workload["training.rate_table"].takes
     assert workload["data.path"][1:3] == ("path", '`""`')
     assert workload["data.bin_seconds"][1:3] == ("number (s, ms, us, ns), more than 0", "1 ms")
     assert workload["network.delays"].takes == "table by name, each table, at most 256 of them"

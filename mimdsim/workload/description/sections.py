@@ -328,7 +328,7 @@ class TrainingRecipe(Section):
     optimiser_parameters: dict[str, float] = Field(default_factory=dict)
     """Constants of the optimiser by name, within its bounds."""
     learning_rate: float = Field(gt=0)
-    """The learning rate: throughout (schedule 'constant'), or the highest that `schedule` makes shares of."""
+    """The learning rate: throughout (schedule 'constant'), or that of which `schedule` takes a share."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
     """Momentum of optimisers that have it."""
     weight_decay: float = Field(default=0.0, ge=0)
