@@ -105,6 +105,16 @@ class Row:
         return abs(off) / half_width if half_width else math.inf if off else 0.0
 
     @property
+    def propagated(self) -> float:
+        """Half width that its sources leave open, in its unit, without the factor of its class."""
+        if not self.predicted or not self.low or not self.high:
+            return 0.0 if self.low is None or self.high is None else (self.high - self.low) / 2
+        factor = residuals_of(self.figures).factor if self.figures else 1.0
+        ends = (self.predicted * (end / self.predicted) ** (1 / factor) for end in (self.low, self.high))
+        low, high = ends
+        return (high - low) / 2
+
+    @property
     def inside(self) -> bool | None:
         """Whether the published figure lies in the interval; None where one is missing."""
         if self.published is None or self.low is None or self.high is None:

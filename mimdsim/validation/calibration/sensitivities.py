@@ -66,7 +66,7 @@ def dependence(machine: MimdMachine, rows: Sequence[Row], progress: Progress) ->
         off = uncertainty(kind)
         known.append(UncertainNumber(name=name, low=1 - off, value=1.0, high=1 + off, source=f"{kind}: its cost"))
         effects = np.column_stack([effects, off * np.array([_part(row, name) for row in rows])])
-    for formula, column in _formulas(rows, np.abs(effects).sum(axis=1)).items():
+    for formula, column in _formulas(rows, (effects**2).sum(axis=1)).items():
         known.append(
             UncertainNumber(name=formula, low=-1.0, value=0.0, high=1.0, source="assumed: what else is doubted")
         )
@@ -108,11 +108,11 @@ def _part(row: Row, name: str) -> float:
 
 
 def _formulas(rows: Sequence[Row], explained: np.ndarray) -> dict[str, np.ndarray]:
-    """What widens the intervals of the rows beyond the numbers that they depend on, float64[rows] by name."""
+    """What the rows are doubted for beyond the numbers that they depend on, float64[rows] by name; explained: squares
+    of what these make of their doubt."""
     found: dict[str, np.ndarray] = {}
     for at, row in enumerate(rows):
-        width = 0.0 if row.low is None or row.high is None else (row.high - row.low) / 2
         shared = (row.bearing.formula if row.bearing else "") or row.kind
         name = f"{FORMULA}{row.file}" + (f", {shared}" if shared else "")
-        found.setdefault(name, np.zeros(len(rows)))[at] = max(width - explained[at], 0.0)
+        found.setdefault(name, np.zeros(len(rows)))[at] = max(row.propagated**2 - explained[at], 0.0) ** 0.5
     return {name: column for name, column in found.items() if column.any()}
