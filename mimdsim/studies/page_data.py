@@ -140,14 +140,15 @@ def _facts(ranking: Ranking) -> list[str]:
 def _sections(ranking: Ranking) -> list[Section | None]:
     """The sections between the answer and the table of all points."""
     found, asked = ranking.result.found, kind_of(ranking)
-    first = {"which-of": _best, "sensitivity": lambda _: None}.get(asked.name, _evidence)(ranking)
+    first = _best(ranking) if asked.name == "which-of" else _evidence(ranking)
     effects = None if found is None else _sensitivity(found, effects_tables(ranking))
     return [first, effects, _effects(ranking), _sweeps(ranking.result), _notes(ranking.result)]
 
 
 def _evidence(ranking: Ranking) -> Section | None:
     """What an answer rests on that is neither a ranking nor a sensitivity."""
-    made = kind_of(ranking).tables(ranking) if ranking.metrics else []
+    asked = kind_of(ranking)
+    made = asked.tables(ranking) if ranking.metrics and asked.tables is not effects_tables else []
     return Section(key="evidence", title="What this rests on", tables=made) if made else None
 
 

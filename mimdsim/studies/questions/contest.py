@@ -49,8 +49,8 @@ def _of_machines(study: Study) -> bool:
 
 
 def contests(ranking: Ranking) -> list[Contest]:
-    """The tiled machine against the fastest GPU where the first metric is their ratio; else the first value of the first
-    field of names against each other one."""
+    """The tiled machine against the fastest GPU where the first metric is their ratio; else the first value of the
+    first field of names against each other one."""
     study, kept = ranking.study, [int(at) for at in np.flatnonzero(ranking.kept)]
     if ranking.metrics[0] is METRICS["gpu_ratio"]:
         gpus = [Path(name).stem for name in study.gpus]
@@ -83,7 +83,7 @@ def _contest(
     part = next(ranking.draws.parts(2 * max(1, len(pairs))))
 
     def logarithm(values: np.ndarray) -> np.ndarray:
-        return np.log(np.maximum(values, np.finfo(float).tiny))
+        return np.asarray(np.log(np.maximum(values, np.finfo(float).tiny)))
 
     lead, drawn = logarithm(ranking.middle[0, first]), logarithm(ranking.draws.metric(metric, first, part))
     if len(second):

@@ -101,8 +101,8 @@ def answer(ranking: Ranking) -> list[str]:
         said.append(f"Doubling makes {threshold_text(ranking.study)} in the {metric}: {', '.join(others)}.")
     said += _parts_of_time(ranking)
     said.append(
-        f"Effects are those of one fit to all points, which leaves {percent_of(100 * found.unexplained)} of the variance "
-        f"of the {metric}'s logarithm unexplained; their intervals are those of {LEVEL:.0%}."
+        f"Effects are those of one fit to all points, which leaves {percent_of(100 * found.unexplained)} of the "
+        f"variance of the {metric}'s logarithm unexplained; their intervals are those of {LEVEL:.0%}."
     )
     return said
 
@@ -118,8 +118,8 @@ def _parts_of_time(ranking: Ranking) -> list[str]:
     shares = []
     for at in np.flatnonzero(ranking.kept):
         for row in ranking.designs[at]:
-            cycles = [row.get(f"{name}_cycles") for name in PARTS]
-            if all(each is not None for each in cycles) and sum(cycles):
+            cycles = [float(row.get(f"{name}_cycles") or 0) for name in PARTS]
+            if any(cycles):
                 shares.append([each / sum(cycles) for each in cycles])
     if not shares:
         return []

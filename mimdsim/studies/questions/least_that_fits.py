@@ -104,8 +104,8 @@ def tables(ranking: Ranking) -> list[Table]:
     """The least of each curve, and what each workload alone needs."""
     along = number_axes(ranking.study)[0]
     found, none = least_of(ranking)
-    headers = ["curve", f"least {along}", "below it", "best", "its metric over the best's", "enough", "kept above"]
-    headers[4] = f"{ranking.metrics[0].name} of the least over the best's" if ranking.metrics else headers[4]
+    over = f"{ranking.metrics[0].name} of the least over the best's"
+    headers = ["curve", f"least {along}", "below it", "best", over, "enough", "kept above"]
     rows = []
     for each in found:
         at, best, enough = _values(ranking, along, each)

@@ -43,46 +43,48 @@ def _wins(contest: Contest, threshold: float) -> np.ndarray:
 
 
 def _words(ranking: Ranking, contest: Contest) -> list[str]:
-    wins, word, count = _wins(contest, ranking.study.practical_difference), better_word(ranking.metrics[0]), 0
-    points = len(contest.points)
+    wins, word = _wins(contest, ranking.study.practical_difference), better_word(ranking.metrics[0])
+    (first, second), points = contest.sides, len(contest.points)
     ours, theirs, even = (int((wins == which).sum()) for which in (1, -1, 0))
-    count = f"all {points:,} points that fit" if points > 1 else "the one point that fits"
+    every = f"all {points:,} points that fit" if points > 1 else "the one point that fits"
     if points in (ours, theirs):
         winner, loser = contest.sides if ours else contest.sides[::-1]
         ends = sorted(range(points), key=lambda place: abs(contest.lead[place]))
-        said = [f"{winner} is {word} than {loser} in {count}{_range(contest, ends)}."]
+        said = [f"{winner} is {word} than {loser} in {every}, by {_range(contest, ends)}."]
         if points > 1:
             said.append(f"{loser} comes nearest at {_place(ranking, contest, ends[0])}.")
     elif even == points:
-        said = [f"{threshold_text(ranking.study).capitalize()} between {' and '.join(contest.sides)} in {count}."]
+        said = [f"{threshold_text(ranking.study).capitalize()} between {first} and {second} in {every}."]
     else:
-        of = f"{points:,} points" + (", spread evenly" if ranking.study.sampling.kind in EVEN else "")
+        spread = ", spread evenly" if ranking.study.sampling.kind in EVEN else ""
         low, high = level_interval((contest.drawn > 0).mean(axis=0))
         reach = f", {100 * low:.0f} % to {100 * high:.0f} % in {LEVEL:.0%} of the draws" if low != high else ""
+        share = f"{100 * ours / points:.0f} %{reach}"
+        rest = f"; {threshold_text(ranking.study)} in {even:,}" if even else ""
         said = [
-            f"{contest.sides[0]} is {word} than {contest.sides[1]} in {ours:,} of {of} ({100 * ours / points:.0f} %"
-            f"{reach}){_most(contest, 1)}, slower in {theirs:,}{_most(contest, -1)}".replace(
-                "slower", "slower" if word == "faster" else "worse"
-            )
-            + (f", with {threshold_text(ranking.study)} in {even:,}" if even else "")
-            + "."
+            f"{first} is {word} than {second} in {ours:,} of {points:,} points{spread} ({share}){_most(contest, 1)}; "
+            f"{second} in {theirs:,}{_most(contest, -1)}{rest}."
         ]
-        if (border := _border(ranking, contest, wins)) is not None:
-            low_end, high_end = (field_value(border.field, float(f"{end:.3g}")) for end in border.between)
-            where = "below" if border.below else "above"
-            said.append(
-                f"The border that parts them best is {border.field} between {low_end} and {high_end}: {where} it lies "
-                f"{contest.sides[0]}'s side, and {border.right:,} of the {ours + theirs:,} points on their own."
-            )
+        said += _border_words(contest, _border(ranking, contest, wins), ours + theirs)
     if contest.unmatched:
         said.append(f"Not compared, as one side has no result or does not fit: {counted(contest.unmatched, 'point')}.")
     return said
 
 
+def _border_words(contest: Contest, border: Border | None, decided: int) -> list[str]:
+    if border is None:
+        return ["No value of a single field parts them."]
+    low, high = (field_value(border.field, float(f"{end:.3g}")) for end in border.between)
+    return [
+        f"The border that parts them best is {border.field} between {low} and {high}, {contest.sides[0]} "
+        f"{'below' if border.below else 'above'} it: it puts {border.right:,} of {decided:,} points on their side."
+    ]
+
+
 def _range(contest: Contest, ends: list[int]) -> str:
-    """', 3.1 (2 to 4) to 117 times': at the nearest and the farthest of points."""
+    """'3.1 times (2 to 4) to 117 times (90 to 150)': at the nearest and the farthest of points."""
     first, last = contest.factor(ends[0]), contest.factor(ends[-1])
-    return f", by {first}" if len(ends) == 1 else f", by {first} to {last}"
+    return first if len(ends) == 1 else f"{first} to {last}"
 
 
 def _most(contest: Contest, sign: int) -> str:

@@ -14,7 +14,7 @@ from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.kind import QuestionKind, factor_text, threshold_text
 from mimdsim.studies.results import RATIOS, is_number
 
-MOST_ROWS = 10
+MOST_ROWS, MOST_VALUES = 10, 6
 MOST_NAMED = 4  # points in a sentence
 MOST_RIVALS = 5
 LIKELY = 0.1  # a rival that is better with more than this probability is named
@@ -80,8 +80,8 @@ def _workloads_table(ranking: Ranking) -> Table:
 
 def tables(ranking: Ranking) -> list[Table]:
     """The best of each workload; else the front if there are several metrics, or the best points."""
-    made = _workloads_table(ranking) if ranking.conditions and ranking.metrics else _best_table(ranking)
-    return [made] if made.rows else []
+    made = [_workloads_table(ranking)] if ranking.conditions else [_best_table(ranking), _values_table(ranking)]
+    return [each for each in made if each.rows]
 
 
 def would_change(ranking: Ranking) -> list[str]:
@@ -95,11 +95,7 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
     of = f" of {len(ranking.designs):,} points" if len(ranking.designs) > 1 else ""
     alike = [best, *(at for _, others in ranking.contests for at in ranking.alike(best, others))]
     if len(alike) > 1:
-        said = f"{'; '.join(map(ranking.name, alike[:MOST_NAMED]))}"
-        said += f"; and {len(alike) - MOST_NAMED:,} more" if len(alike) > MOST_NAMED else ""
-        which = f"the best {len(alike):,}{of}" if len(alike) < len(ranking.designs) else f"all {len(alike):,} points"
-        yield f"{threshold_text(study).capitalize()} in {first.name} between {which}: {said}."
-        yield from _in_common(ranking, alike)
+        yield _alike_words(ranking, alike, of)
     else:
         yield f"Best in {first.name}{of}: {ranking.name(best) or 'the machine as it is'}."
     if ranking.has_constant_layers(best):
@@ -135,16 +131,43 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
         )
 
 
-def _in_common(ranking: Ranking, alike: Sequence[int]) -> Iterator[str]:
-    """Which fields all of several equally good points share, of those that vary."""
-    columns = {name: [str(value) for value in ranking.column(name)] for name in ranking.study.varied}
-    shared = [
-        f"{name} = {value}"
-        for name, value in zip(ranking.study.varied, ranking.values(alike[0]), strict=True)
-        if len(set(columns[name])) > 1 and len({columns[name][at] for at in alike}) == 1
-    ]
+def _alike_words(ranking: Ranking, alike: Sequence[int], of: str) -> str:
+    """What points without practical difference share of the fields that vary, and in which values they differ."""
+    shared, apart = [], []
+    for place, name in enumerate(ranking.study.varied):
+        values = list(dict.fromkeys(ranking.values(at)[place] for at in alike))
+        if len(values) > 1:
+            apart.append(f"{name} = {', '.join(values[:MOST_VALUES])}{', ...' if len(values) > MOST_VALUES else ''}")
+        elif len(set(map(str, ranking.column(name)))) > 1:
+            shared.append(f"{name} = {values[0]}")
+    even, name = threshold_text(ranking.study), ranking.metrics[0].name
     if shared:
-        yield f"All of them have {', '.join(shared)}."
+        return (
+            f"Best in {name}{of}: {', '.join(shared)}, with {even} between {len(alike):,} points: {'; '.join(apart)}."
+        )
+    which = f"the best {len(alike):,}{of}" if len(alike) < len(ranking.designs) else f"all {len(alike):,} points"
+    return f"{even[0].upper()}{even[1:]} in {name} between {which}: {'; '.join(apart)}."
+
+
+def _values_table(ranking: Ranking) -> Table:
+    """Every value of every field at the best of the others."""
+    metric, best = ranking.metrics[0].name, ranking.best
+    rows = []
+    for place, field in enumerate(ranking.study.varied):
+        by: dict[str, list[int]] = {}
+        for at in np.flatnonzero(ranking.kept).tolist():
+            by.setdefault(ranking.values(at)[place], []).append(at)
+        if best is None or field not in ranking.study.axes or not 1 < len(by) <= MOST_ROWS:
+            continue
+        for value, those in by.items():
+            at = min(those, key=lambda each: float(ranking.signed(0)[each]))
+            rows.append([field, value, ranking.shown(0, at), factor_text(*ranking.ratio(at, best))])
+    fields = len({row[0] for row in rows})
+    rows = rows if fields > 1 else []  # of a single field the points are its values
+    headers = ["field", "value", metric, f"{metric} over the best's"]
+    return table(
+        "values", "Each value at the best of the other fields", headers, [list(map(text, row)) for row in rows]
+    )
 
 
 def _limit_there(limit: Constraint, ranking: Ranking, at: int) -> str:
