@@ -69,8 +69,9 @@ def contests(ranking: Ranking) -> list[Contest]:
         pairs = [(one[values[0]], one[other]) for one in by.values() if values[0] in one and other in one]
         both = [(a, b) for a, b in pairs if ranking.kept[a] and ranking.kept[b]]
         sides = f"{name} = {shown[values[0]]}", f"{name} = {shown[other]}"
-        found.append(_contest(ranking, sides, name, both, len(by) - len(both)))
-    return [one for one in found if one.points]
+        if both:
+            found.append(_contest(ranking, sides, name, both, len(by) - len(both)))
+    return found
 
 
 def _contest(

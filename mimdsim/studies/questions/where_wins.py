@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.base.residuals import LEVEL
 from mimdsim.base.units import counted
-from mimdsim.report.formatting import field_value, significant
+from mimdsim.report.formatting import chance, field_value
 from mimdsim.report.tables import Table, table, text
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.contest import Contest, contests, lacks_sides
@@ -16,6 +16,7 @@ from mimdsim.studies.questions.kind import QuestionKind, better_word, level_inte
 from mimdsim.studies.results import is_number
 
 MOST_ROWS = 5  # points of a side
+MOST_NAMED = 4  # points that a sentence names one by one
 EVEN = ("grid", "random", "latin-hypercube", "sobol")  # sampling whose points are spread over the space evenly
 
 
@@ -36,14 +37,14 @@ def answer(ranking: Ranking) -> list[str]:
     return [line for contest in found for line in _words(ranking, contest)]
 
 
-def _wins(contest: Contest, threshold: float) -> np.ndarray:
-    """int[points]: 1 where the first side is better, -1 where the second is, 0 without practical difference."""
-    far = np.abs(contest.lead) > np.log1p(threshold)
-    return np.asarray(np.where(far, np.sign(contest.lead), 0).astype(int))
+def _wins(lead: np.ndarray, threshold: float) -> np.ndarray:
+    """int of a lead's shape: 1 where the first side is better, -1 the second, 0 without practical difference."""
+    return np.asarray(np.where(np.abs(lead) > np.log1p(threshold), np.sign(lead), 0).astype(int))
 
 
 def _words(ranking: Ranking, contest: Contest) -> list[str]:
-    wins, word = _wins(contest, ranking.study.practical_difference), better_word(ranking.metrics[0])
+    threshold, word = ranking.study.practical_difference, better_word(ranking.metrics[0])
+    wins = _wins(contest.lead, threshold)
     (first, second), points = contest.sides, len(contest.points)
     ours, theirs, even = (int((wins == which).sum()) for which in (1, -1, 0))
     every = f"all {points:,} points that fit" if points > 1 else "the one point that fits"
@@ -55,9 +56,11 @@ def _words(ranking: Ranking, contest: Contest) -> list[str]:
             said.append(f"{loser} comes nearest at {_place(ranking, contest, ends[0])}.")
     elif even == points:
         said = [f"{threshold_text(ranking.study).capitalize()} between {first} and {second} in {every}."]
+    elif points <= MOST_NAMED:
+        said = [_by_side(ranking, contest, wins)]
     else:
         spread = ", spread evenly" if ranking.study.sampling.kind in EVEN else ""
-        low, high = level_interval((contest.drawn > 0).mean(axis=0))
+        low, high = level_interval((_wins(contest.drawn, threshold) > 0).mean(axis=0))
         reach = f", {100 * low:.0f} % to {100 * high:.0f} % in {LEVEL:.0%} of the draws" if low != high else ""
         share = f"{100 * ours / points:.0f} %{reach}"
         rest = f"; {threshold_text(ranking.study)} in {even:,}" if even else ""
@@ -71,9 +74,28 @@ def _words(ranking: Ranking, contest: Contest) -> list[str]:
     return said
 
 
+def _by_side(ranking: Ranking, contest: Contest, wins: np.ndarray) -> str:
+    """Each of a few points, by the side that is better there."""
+    word, said = better_word(ranking.metrics[0]), []
+    for which, side in ((1, contest.sides[0]), (-1, contest.sides[1]), (0, threshold_text(ranking.study))):
+        at = [
+            f"{_place(ranking, contest, place)}"
+            + (f", by {contest.factor(place)}, with probability {_chance(contest, place)}" if which else "")
+            for place in np.flatnonzero(wins == which).tolist()
+        ]
+        if at:
+            said.append(f"{side}{f' is {word}' if which else ''} at {' and at '.join(at)}")
+    return f"{'; '.join(said)}."
+
+
+def _chance(contest: Contest, place: int) -> str:
+    """The probability that the better side of a point is better."""
+    return chance(float((contest.drawn[place] * contest.lead[place] > 0).mean()))
+
+
 def _border_words(contest: Contest, border: Border | None, decided: int) -> list[str]:
     if border is None:
-        return ["No value of a single field parts them."]
+        return ["No value of a single number parts them."]
     low, high = (field_value(border.field, float(f"{end:.3g}")) for end in border.between)
     return [
         f"The border that parts them best is {border.field} between {low} and {high}, {contest.sides[0]} "
@@ -130,9 +152,8 @@ def tables(ranking: Ranking) -> list[Table]:
         for at in chosen:
             values = dict(zip(ranking.study.varied, ranking.values(contest.points[at]), strict=True))
             better = contest.sides[0] if contest.lead[at] > 0 else contest.sides[1]
-            share = significant(100 * float((contest.drawn[at] > 0).mean()))
-            rows.append([*(values[name] for name in fields), better, contest.factor(at), f"{share} %"])
-        headers = [*fields, "better", "by", f"p {contest.sides[0]} is better"]
+            rows.append([*(values[name] for name in fields), better, contest.factor(at), _chance(contest, at)])
+        headers = [*fields, "better", "by", "p it is better"]
         less = f", {len(chosen)} of {len(order):,}" if len(chosen) < len(order) else ""
         caption = f"Where {contest.sides[0]} and {contest.sides[1]} lead most{less}"
         made.append(table(f"wins-{place}", caption, headers, [list(map(text, row)) for row in rows]))
