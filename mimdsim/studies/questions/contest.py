@@ -19,9 +19,9 @@ from mimdsim.studies.questions.kind import factor_text, named_axes
 class Contest:
     """How much better one side is than the other.
 
-    sides: their names. apart: the field that tells them apart, '' for machines. points: a design of the first side for
-    each point at which both have a result. lead: float64[points], the logarithm of how many times as good as the second
-    side the first is; drawn: float64[points, draws]. unmatched: points at which only one side has one.
+    sides: their names. apart: the field of which these are values, '' for machines. points: a design of the first side
+    for each point at which both have a result. lead: float64[points], the logarithm of how many times as good as the
+    second side the first is; drawn: float64[points, draws]. unmatched: points at which only one side has one.
     """
 
     sides: tuple[str, str]
@@ -30,6 +30,13 @@ class Contest:
     lead: np.ndarray
     drawn: np.ndarray
     unmatched: int
+
+    def named(self, side: str) -> str:
+        """A side where a sentence mentions it first: 'network.spikes = dense', 'bow'."""
+        return f"{self.apart} = {side}" if self.apart else side
+
+    def other(self, side: str) -> str:
+        return self.sides[1 - self.sides.index(side)]
 
     def factor(self, place: int) -> str:
         """How many times as good the better side is at one of `points`, with its interval."""
@@ -68,8 +75,8 @@ def contests(ranking: Ranking) -> list[Contest]:
     for other in values[1:]:
         pairs = [(one[values[0]], one[other]) for one in by.values() if values[0] in one and other in one]
         both = [(a, b) for a, b in pairs if ranking.kept[a] and ranking.kept[b]]
-        sides = f"{name} = {shown[values[0]]}", f"{name} = {shown[other]}"
         if both:
+            sides = shown[values[0]], shown[other]
             found.append(_contest(ranking, sides, name, both, len(by) - len(both)))
     return found
 

@@ -148,8 +148,8 @@ def _crossing_words(curve: Curve, along: str, word: str) -> str:
     where = f" ({curve.name})" if curve.name else ""
     parts = []
     for crossing in curve.crossings:
-        other = curve.contest.sides[1 - curve.contest.sides.index(crossing.better)]
-        parts.append(f"from {along} = {_value(along, crossing)} on, {crossing.better} is {word} than {other}")
+        named, other = curve.contest.named(crossing.better), curve.contest.other(crossing.better)
+        parts.append(f"from {along} = {_value(along, crossing)} on, {named} is {word} than {other}")
     ends = " and ".join(f"{factor} at {field_value(along, x)} for {side}" for x, side, factor in curve.ends)
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}{where}: {ends}."
@@ -161,8 +161,7 @@ def _throughout(found: list[Curve], along: str, word: str) -> list[str]:
     for curve in found:
         if not curve.crossings:
             side = curve.ends[0][1]
-            other = curve.contest.sides[1 - curve.contest.sides.index(side)]
-            winners.setdefault((side, other), []).append(curve)
+            winners.setdefault((curve.contest.named(side), curve.contest.other(side)), []).append(curve)
     said = []
     for (side, other), those in winners.items():
         low, high = (field_value(along, those[0].ends[end][0]) for end in (0, -1))

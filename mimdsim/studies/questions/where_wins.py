@@ -51,11 +51,11 @@ def _words(ranking: Ranking, contest: Contest) -> list[str]:
     if points in (ours, theirs):
         winner, loser = contest.sides if ours else contest.sides[::-1]
         ends = sorted(range(points), key=lambda place: abs(contest.lead[place]))
-        said = [f"{winner} is {word} than {loser} in {every}, by {_range(contest, ends)}."]
+        said = [f"{contest.named(winner)} is {word} than {loser} in {every}, by {_range(contest, ends)}."]
         if points > 1:
             said.append(f"{loser} comes nearest at {_place(ranking, contest, ends[0])}.")
     elif even == points:
-        said = [f"{threshold_text(ranking.study).capitalize()} between {first} and {second} in {every}."]
+        said = [f"{threshold_text(ranking.study).capitalize()} between {contest.named(first)} and {second} in {every}."]
     elif points <= MOST_NAMED:
         said = [_by_side(ranking, contest, wins)]
     else:
@@ -65,8 +65,8 @@ def _words(ranking: Ranking, contest: Contest) -> list[str]:
         share = f"{100 * ours / points:.0f} %{reach}"
         rest = f"; {threshold_text(ranking.study)} in {even:,}" if even else ""
         said = [
-            f"{first} is {word} than {second} in {ours:,} of {points:,} points{spread} ({share}){_most(contest, 1)}; "
-            f"{second} in {theirs:,}{_most(contest, -1)}{rest}."
+            f"{contest.named(first)} is {word} than {second} in {ours:,} of {points:,} points{spread} ({share})"
+            f"{_most(contest, 1)}; {second} in {theirs:,}{_most(contest, -1)}{rest}."
         ]
         said += _border_words(contest, _border(ranking, contest, wins), ours + theirs)
     if contest.unmatched:
@@ -84,6 +84,7 @@ def _by_side(ranking: Ranking, contest: Contest, wins: np.ndarray) -> str:
             for place in np.flatnonzero(wins == which).tolist()
         ]
         if at:
+            side = contest.named(side) if which else side
             said.append(f"{side}{f' is {word}' if which else ''} at {' and at '.join(at)}")
     return f"{'; '.join(said)}."
 

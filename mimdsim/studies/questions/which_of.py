@@ -41,10 +41,12 @@ def _by_workload(ranking: Ranking) -> Iterator[str]:
         if len(alike) > 1:
             what = f"{threshold_text(ranking.study)} between {_some([_choice(ranking, at) for at in alike])}"
         winners.setdefault(what, []).append(_workload(ranking, best))
+    likely = [float(ranking.best_p[best]) for best, others in ranking.contests if not ranking.alike(best, others)]
+    sure = f"; the least certain of these with probability {chance(min(likely))}" if likely else ""
     said = [
         f"{what} ({_some(those)})" for what, those in sorted(winners.items(), key=lambda each: -len(each[1]))
     ]  # fmt: skip
-    yield f"Best in {first} at each {names}, {belong}: {'; '.join(said[:MOST_NAMED])}."
+    yield f"Best in {first} at each {names}, {belong}: {'; '.join(said[:MOST_NAMED])}{sure}."
     if len(said) > MOST_NAMED:
         yield f"{counted(len(said) - MOST_NAMED, 'more choice is', 'more choices are')} best for some workload."
 
@@ -94,10 +96,11 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
     first, study = ranking.metrics[0], ranking.study
     of = f" of {len(ranking.designs):,} points" if len(ranking.designs) > 1 else ""
     alike = [best, *(at for _, others in ranking.contests for at in ranking.alike(best, others))]
+    margin = _margin(ranking, best, alike) if len(alike) > 1 or study.question_kind else ""
     if len(alike) > 1:
-        yield _alike_words(ranking, alike, of)
+        yield f"{_alike_words(ranking, alike, of)}{margin}."
     else:
-        yield f"Best in {first.name}{of}: {ranking.name(best) or 'the machine as it is'}."
+        yield f"Best in {first.name}{of}: {ranking.name(best) or 'the machine as it is'}{margin}."
     if ranking.has_constant_layers(best):
         yield "It has layers that never fire, or always: a network that works takes another time."
     values = "; ".join(
@@ -131,6 +134,16 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
         )
 
 
+def _margin(ranking: Ranking, best: int, alike: Sequence[int]) -> str:
+    """What the next point has of the first metric beside the best, and how likely it is worse."""
+    following = [(at, wins) for at, wins in ranking.rivals[1] if at not in alike]
+    if not following:
+        return ""
+    at, wins = min(following, key=lambda each: float(ranking.signed(0)[each[0]]))
+    times = f"{factor_text(*ranking.ratio(at, best))} its {ranking.metrics[0].name}"
+    return f"; the next, {ranking.name(at)}, has {times}, worse with probability {chance(wins)}"
+
+
 def _alike_words(ranking: Ranking, alike: Sequence[int], of: str) -> str:
     """What points without practical difference share of the fields that vary, and in which values they differ."""
     shared, apart = [], []
@@ -142,11 +155,9 @@ def _alike_words(ranking: Ranking, alike: Sequence[int], of: str) -> str:
             shared.append(f"{name} = {values[0]}")
     even, name = threshold_text(ranking.study), ranking.metrics[0].name
     if shared:
-        return (
-            f"Best in {name}{of}: {', '.join(shared)}, with {even} between {len(alike):,} points: {'; '.join(apart)}."
-        )
+        return f"Best in {name}{of}: {', '.join(shared)}, with {even} between {len(alike):,} points: {'; '.join(apart)}"
     which = f"the best {len(alike):,}{of}" if len(alike) < len(ranking.designs) else f"all {len(alike):,} points"
-    return f"{even[0].upper()}{even[1:]} in {name} between {which}: {'; '.join(apart)}."
+    return f"{even[0].upper()}{even[1:]} in {name} between {which}: {'; '.join(apart)}"
 
 
 def _values_table(ranking: Ranking) -> Table:
