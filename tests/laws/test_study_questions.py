@@ -22,6 +22,7 @@ from mimdsim.studies.pareto import rank
 from mimdsim.studies.questions import KINDS
 from mimdsim.studies.questions.crossover import curves_of
 from mimdsim.studies.questions.how_much import fit_of
+from mimdsim.studies.results import is_property
 
 ACTIVITY, SPIKES, SRAM = "network.activity", "network.spikes", "tile.sram_bytes"
 
@@ -55,6 +56,18 @@ def test_a_kind_that_is_unknown_or_lacks_something_is_refused_at_once(tmp_path: 
     assert read_study(tmp_path / "s.toml") == one
 
 
+@pytest.mark.parametrize(
+    ("field", "asked"),
+    [
+        (ACTIVITY, True), ("network.hidden", True), ("network.recurrence", True), ("data.timesteps", True),
+        ("training.batch", True), ("seed", True), (SPIKES, False), ("network.capacity", False),
+        ("training.learning_rate", False), ("mapping.split", False), ("chip.tiles", False), (SRAM, False),
+    ],
+)  # fmt: skip
+def test_what_is_asked_of_a_machine_and_what_is_chosen(field: str, asked: bool) -> None:
+    assert is_property(field) == asked
+
+
 # no practical difference
 
 
@@ -74,8 +87,8 @@ def test_what_differs_little_is_no_best() -> None:
     said = lines_of(*rows, axes={"chip.tiles": (0, 1), "tile.issue_cycles": (0, 1)}).splitlines()
     assert said[0] == (
         "Best in time of 4 points: chip.tiles = 0, with no practical difference (under 2 %) between 2 points: "
-        "tile.issue_cycles = 0 cycles, 1 cycles; the next, chip.tiles = 1, tile.issue_cycles = 0 cycles, has 2.00 times "
-        "(1.90 to 2.10) its time, worse with probability over 99.9 %."
+        "tile.issue_cycles = 0 cycles, 1 cycles; the next, chip.tiles = 1, tile.issue_cycles = 0 cycles, has 2.00 "
+        "times (1.90 to 2.10) its time, worse with probability over 99.9 %."
     )
     table = said[said.index("Each value at the best of the other fields:") :]
     line = next(line for line in table if line.split()[:2] == ["chip.tiles", "1"])
@@ -185,9 +198,8 @@ def test_curves_have_their_own_crossovers() -> None:
         "has each with its interval."
     )
     assert said[1].startswith(f"{SPIKES} = dense is faster than sparse at every {ACTIVITY} looked at on 1 of 3")
-    assert [line.split()[3] for line in said if line.split()[:2] == ["chip.tiles", "="]] == ["1", "2", "40"] or [
-        line.split()[2] for line in said if line.split()[:2] == ["chip.tiles", "="]
-    ] == ["1", "2", "40"]
+    rows_of = [line.split() for line in said if line.split()[:2] == ["chip.tiles", "="]]
+    assert [(line[2], line[6]) for line in rows_of] == [("1", "0.04"), ("2", "0.02"), ("40", "none")]
 
 
 # where one side wins
@@ -251,6 +263,10 @@ def test_the_least_that_fits_and_what_it_costs() -> None:
     limited = lines_of(*[one | {"fits": True} for one in rows], **question, constraints=("max time 2.5 ms",))
     assert f"{SRAM} = 256 KiB is the least that fits (128 KiB: beyond max time 2.5 ms), and more makes no" in limited
     assert "the least that was looked at, so less may fit too" in lines_of(*rows[1:], **question)
+    rising = [one | {"fits": True} for one in rows[1:3]]
+    assert "the best, 256 KiB, the most that was looked at, beyond which more may gain more." in lines_of(
+        *rising, **question
+    )
     none = lines_of(*[one | {"fits": False} for one in rows], **question)
     assert none.startswith("No point fits and keeps to all constraints")
 
@@ -270,9 +286,11 @@ def test_the_least_of_each_curve_and_of_each_workload() -> None:
     assert said[0].startswith(f"{SRAM} = 128 KiB is the least that fits where network.recurrence = none (64 KiB: does")
     assert said[1].startswith(f"{SRAM} = 256 KiB is the least that fits where network.recurrence = all_to_all (128 KiB")
     assert "does not fit (other)" in said[0]
-    assert [line.split() for line in said if line.split()[:1] in (["digits"], ["other"])] == [
-        ["digits", "64", "KiB"],
-        ["other", "128", "KiB"],
+    assert [line.split()[2:5] for line in said if line.endswith("KiB") and "=" in line] == [
+        ["none", "digits", "64"],
+        ["none", "other", "128"],
+        ["all_to_all", "digits", "128"],
+        ["all_to_all", "other", "256"],
     ]
 
 

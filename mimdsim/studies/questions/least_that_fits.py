@@ -24,7 +24,7 @@ from mimdsim.studies.questions.kind import (
 class Least:
     """Along a curve, designs: the least that is kept, the one below it (None: none was looked at) and why that is not
     kept, the best in the first metric, and the least from which on no design is worse than it by more than no practical
-    difference. above: designs above the least that are not kept."""
+    difference. last: the one with the most that is kept. above: designs above the least that are not kept."""
 
     name: str
     at: int
@@ -32,6 +32,7 @@ class Least:
     why: str
     best: int
     enough: int
+    last: int
     above: int
 
 
@@ -58,7 +59,9 @@ def least_of(ranking: Ranking) -> tuple[list[Least], list[str]]:
             enough = at
         why = "" if below is None else _why_not(ranking, below)
         above = len(those) - place - len(kept)
-        found.append(Least(name=name, at=kept[0], below=below, why=why, best=best, enough=enough, above=above))
+        found.append(
+            Least(name=name, at=kept[0], below=below, why=why, best=best, enough=enough, last=kept[-1], above=above)
+        )
     return found, none
 
 
@@ -89,10 +92,14 @@ def _words(ranking: Ranking, along: str, least: Least) -> str:
         below = f"{field_value(along, ranking.column(along)[least.below])}: {least.why}"
     said = f"{along} = {values[least.at]} is the least that fits{where} ({below})"
     metric = ranking.metrics[0].name
+    if least.at == least.last:
+        return f"{said}, and the most that was looked at."
     if least.enough == least.at:
         return f"{said}, and more makes {threshold_text(ranking.study)} in {metric}."
     factor = factor_text(*ranking.ratio(least.at, least.best))
     said += f", at {factor} the {metric} of the best, {values[least.best]}"
+    if least.enough == least.last:
+        return f"{said}, the most that was looked at, beyond which more may gain more."
     return f"{said}; from {values[least.enough]} on, more makes {threshold_text(ranking.study)}."
 
 
@@ -120,14 +127,17 @@ def tables(ranking: Ranking) -> list[Table]:
 
 
 def _of_workloads(ranking: Ranking, along: str) -> list[Table]:
-    """The least that fits each workload alone, whatever the constraints, over all curves."""
+    """The least that fits each workload alone on each curve, whatever the constraints."""
     if len(ranking.study.workloads) < 2:
         return []
     rows = []
-    for place, name in enumerate(ranking.study.workloads):
-        values = [ranking.column(along)[at] for at, each in enumerate(ranking.designs) if each[place]["fits"]]
-        rows.append([text(name), text(field_value(along, min(values)) if values else "none")])
-    return [table("least-workloads", "What each workload alone fits into", ["workload", f"least {along}"], rows)]
+    for curve, those in curves(ranking, along, range(len(ranking.designs))).items():
+        for place, name in enumerate(ranking.study.workloads):
+            values = [ranking.column(along)[at] for at in those if ranking.designs[at][place]["fits"]]
+            least = field_value(along, min(values)) if values else "none"
+            rows.append(list(map(text, (curve or "-", name, least))))
+    headers = ["curve", "workload", f"least {along}"]
+    return [table("least-workloads", "What each workload alone fits into", headers, rows)]
 
 
 def would_change(ranking: Ranking) -> list[str]:
