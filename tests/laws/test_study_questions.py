@@ -332,6 +332,9 @@ def test_a_range_from_zero_is_doubled_up_to_its_largest_value_and_doubts_widen_i
     assert [log(end) for end in found.doublings[0].factor] == pytest.approx([0.5, 0.5 - 0.15, 0.5 + 0.15], abs=0.01)
     few = lines_of(*rows[:2], question_kind="how-much", axes=axes)
     assert few.startswith("Unknown: too few points")
+    together = [one | {"sync.loop_cycles": 2 * one["exchange.fixed_cycles"]} for one in rows]
+    both = lines_of(*together, question_kind="how-much", axes=axes | {"sync.loop_cycles": (0, 12)})
+    assert "numbers that only move together; give more points" in both
 
 
 def test_the_page_of_each_kind_leads_with_its_first_sentence(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Fit:
 
 
 def fit_of(ranking: Ranking) -> Fit | None:
-    """None: there are too few points, or the metric is not above zero at all of them."""
+    """None: there are too few points, numbers that move together only, or the metric is not above zero everywhere."""
     kept = np.flatnonzero(ranking.kept)
     numbers = {name: np.array([ranking.column(name)[at] for at in kept], float) for name in number_axes(ranking.study)}
     varied = [name for name, x in numbers.items() if len(kept) and np.ptp(x) > 0]
@@ -59,7 +59,8 @@ def fit_of(ranking: Ranking) -> Fit | None:
         columns += [np.array([value == other for value in values], float) for other in dict.fromkeys(values)][1:]
     matrix = np.stack(columns, axis=1)
     middle = ranking.middle[0, kept]
-    if not varied or len(kept) <= matrix.shape[1] or not (middle > 0).all():
+    enough = len(kept) > matrix.shape[1] and np.linalg.matrix_rank(matrix) == matrix.shape[1]
+    if not varied or not enough or not (middle > 0).all():
         return None
     inverse = np.linalg.pinv(matrix)
     logs = np.log(middle)
@@ -85,7 +86,8 @@ def fit_of(ranking: Ranking) -> Fit | None:
 def answer(ranking: Ranking) -> list[str]:
     found, metric = fit_of(ranking), ranking.metrics[0].name.replace("_", " ")
     if found is None:
-        return [f"Unknown: too few points with a {metric} above zero to tell the effects of their numbers apart."]
+        why = f"too few points with a {metric} above zero, or numbers that only move together"
+        return [f"Unknown: {why}; give more points, as a grid or evenly spread."]
     least = np.log1p(ranking.study.practical_difference)
     matter = [each for each in found.doublings if abs(np.log(each.factor[0])) > least]
     others = [each.field for each in found.doublings if each not in matter]
