@@ -70,7 +70,7 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
     said = [
         f"Line: median of all points at a value, band: the middle {BAND[1] - BAND[0]} % of them, as the other fields "
         "differ; title: the largest median over the least",
-        "what does not fit or breaks a constraint counts too; doubts are left out",
+        "what breaks a constraint counts too; doubts are left out",
         f"of axes with more than {MOST_VALUES} values, numbers are put together in {BINS} bins and names left out"
         if long
         else "",

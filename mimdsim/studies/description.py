@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, field_validator, model_validator
 
-from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened, suggest
 from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, build, given_keys, parse_toml, read_toml, toml_text
 from mimdsim.base.search_path import find_description, names_of, several
@@ -123,6 +123,10 @@ class Study(Section):
 
     question: str = Field("", max_length=1000)
     """The question, in words."""
+    question_kind: str = ""
+    """How it is answered (`studies/questions/`); '': by what is best, or what matters most in a sensitivity."""
+    practical_difference: float = Field(0.02, ge=0, lt=1)
+    """Shares of a metric below it make no point better than another."""
     workloads: dict[str, float] = Field(min_length=1, max_length=100)
     """Names or files with their weights; a list: all weigh the same."""
     machine: Annotated[str | MimdMachine, PlainValidator(_named_or_whole)] = "bow"
@@ -201,6 +205,14 @@ class Study(Section):
                 names_in(text)
             except ValueError as problem:
                 raise ValueError(f"coupled.{key}: {problem}") from None
+        if self.question_kind:
+            from mimdsim.studies.questions import KINDS  # which read studies
+
+            if self.question_kind not in KINDS:
+                known = f"{suggest(self.question_kind, KINDS)}; known: {', '.join(KINDS)}"
+                raise ValueError(f"question_kind: no kind '{shortened(self.question_kind)}'{known}")
+            if lacks := KINDS[self.question_kind].lacks(self):
+                raise ValueError(f'question_kind = "{self.question_kind}" needs {lacks}')
         if self.sampling.kind in ("sensitivity", "search") and not self.axes:
             raise ValueError(f'sampling.kind = "{self.sampling.kind}" needs axes to vary')
         return self

@@ -24,7 +24,14 @@ from mimdsim.studies.results import DESCRIBED, INFERENCE_RESULTS, RESULTS, gpu_c
 
 TABLES = ("results.csv", "results.parquet")
 STUDY_FILE = "study.toml"
-SAID_ONLY = ("question", "metrics", "constraints", "reference")  # keys of a study that add and drop no row
+SAID_ONLY = (
+    "question",
+    "question_kind",
+    "practical_difference",
+    "metrics",
+    "constraints",
+    "reference",
+)  # keys of a study that add and drop no row
 FIGURES = ("sweep.png", "crossover.png")
 
 

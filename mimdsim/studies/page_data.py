@@ -22,6 +22,8 @@ from mimdsim.studies.description import write_study
 from mimdsim.studies.files import STUDY_FILE
 from mimdsim.studies.metrics import METRICS, Metric
 from mimdsim.studies.pareto import Ranking, rank
+from mimdsim.studies.questions import kind_of
+from mimdsim.studies.questions.sensitivity import effects_tables
 from mimdsim.studies.results import is_number
 from mimdsim.studies.runner import StudyResult
 from mimdsim.studies.sensitivity import Sensitivities
@@ -137,9 +139,17 @@ def _facts(ranking: Ranking) -> list[str]:
 
 def _sections(ranking: Ranking) -> list[Section | None]:
     """The sections between the answer and the table of all points."""
-    found = ranking.result.found
-    first = _sensitivity(found, tables(ranking)) if found is not None else _best(ranking)
-    return [first, _effects(ranking), _sweeps(ranking.result), _notes(ranking.result)]
+    found, asked = ranking.result.found, kind_of(ranking)
+    first = _best(ranking) if asked.name == "which-of" else _evidence(ranking)
+    effects = None if found is None else _sensitivity(found, effects_tables(ranking))
+    return [first, effects, _effects(ranking), _sweeps(ranking.result), _notes(ranking.result)]
+
+
+def _evidence(ranking: Ranking) -> Section | None:
+    """What an answer rests on that is neither a ranking nor a sensitivity."""
+    asked = kind_of(ranking)
+    made = asked.tables(ranking) if ranking.metrics and asked.tables is not effects_tables else []
+    return Section(key="evidence", title="What this rests on", tables=made) if made else None
 
 
 def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> Section:
@@ -209,7 +219,7 @@ def _effects(ranking: Ranking) -> Section | None:
         return None
     _, _, label, values = _scale(ranking, 0)
     axes = {name: ranking.column(name) for name in ranking.study.varied}
-    drawn = draw_effects(axes, values[0], label)
+    drawn = draw_effects(axes, np.where(ranking.fits, values[0], np.nan), label)  # what does not fit takes no time
     return Section(key="effects", title="What each field does", figures=[drawn]) if drawn else None
 
 

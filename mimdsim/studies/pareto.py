@@ -12,7 +12,7 @@ from mimdsim.report.formatting import field_values, quantity
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, TIME, Metric, over_workloads
 from mimdsim.studies.monte_carlo import DRAWS, DesignRows, Draws, collect_designs
-from mimdsim.studies.results import FIRING_COLUMN
+from mimdsim.studies.results import FIRING_COLUMN, is_property
 from mimdsim.studies.runner import StudyResult
 
 BLOCK = 32  # designs compared at a time
@@ -27,6 +27,9 @@ class Ranking:
     doubts. timed, fits: bool[designs]; met: bool[constraints, designs], at the middle of their intervals. Shares of the
     draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept is as good in
     every metric and better in one; best_p, nothing that is kept is better in the first metric.
+
+    conditions: varied fields that are properties of the workload. Designs are compared only with those that have the
+    same values of them; group: int[designs], which these are.
 
     Ratios are to the rows of the reference machine, which is taken as certain without them; without such a machine they
     are to the first point of each workload.
@@ -51,10 +54,16 @@ class Ranking:
         self.fits = np.array([all(row["fits"] for row in rows) for rows in self.designs], bool)
         met = [[all(map(limit.is_met, rows)) for rows in self.designs] for limit in study.limits]
         self.met = np.array(met, bool).reshape(len(study.limits), len(self.designs))
+        self.conditions = tuple(
+            name for name in study.varied if is_property(name) and len(set(map(str, self.column(name)))) > 1
+        )
+        workloads = [tuple(str(rows[0][name]) for name in self.conditions) for rows in self.designs]
+        numbers = {values: number for number, values in enumerate(dict.fromkeys(workloads))}
+        self.group = np.array([numbers[values] for values in workloads], int)
         shares = np.zeros((3, len(self.designs)))
         usable = np.flatnonzero(self.fits & ~np.isnan(self.middle).any(axis=0))
         if len(usable) and self.metrics:
-            shares[:, usable] = _shares(self.draws, usable, self.metrics, study)
+            shares[:, usable] = _shares(self.draws, usable, self.metrics, study, self.group[usable])
         self.keeps_p, self.front_p, self.best_p = shares
 
     @cached_property
@@ -107,8 +116,27 @@ class Ranking:
 
     @cached_property
     def best(self) -> int | None:
-        """The kept design that is best in the first metric, of equals in the next; None: none is kept."""
-        return self._first(self.kept)
+        """The kept design that is best in the first metric, of equals in the next; None: none is kept, or designs are
+        of several workloads."""
+        return None if self.conditions else self._first(self.kept)
+
+    @cached_property
+    def contests(self) -> list[tuple[int, list[int]]]:
+        """Of every workload with several kept designs, in order, the best and the others from better to worse."""
+        found = []
+        for number in range(int(self.group.max(initial=-1)) + 1):
+            among = self.kept & (self.group == number)
+            best = self._first(among)
+            if best is not None and among.sum() > 1:
+                others = np.flatnonzero(among)
+                others = others[np.argsort(self.signed(0)[others], kind="stable")]
+                found.append((best, [int(at) for at in others if at != best]))
+        return found
+
+    def alike(self, best: int, others: Sequence[int]) -> list[int]:
+        """Which of the others are worse than `best` by no practical difference."""
+        ours = self.middle[0, best]
+        return [at for at in others if abs(self.middle[0, at] - ours) <= self.study.practical_difference * abs(ours)]
 
     def _first(self, among: np.ndarray) -> int | None:
         places = np.flatnonzero(among)
@@ -170,12 +198,11 @@ class Ranking:
         place, better = positions[most], (ahead > 0) + 0.5 * (ahead == 0)
         return names[most], float(better[place < -0.5].mean()), float(better[place > 0.5].mean())
 
-    def ratio(self, a: int, b: int) -> tuple[float, float, float]:
-        """The first metric of `a` over that of `b`: at the middle, and its least and most in the draws."""
+    def ratio(self, a: int, b: int) -> tuple[float, np.ndarray]:
+        """The first metric of `a` over that of `b`: at the middle, and float64[draws]."""
         drawn = self.draws.metric(self.metrics[0], np.array([a, b]), slice(0, self.draws.count))
         with np.errstate(divide="ignore", invalid="ignore"):
-            each, middle = drawn[0] / drawn[1], self.middle[0, a] / self.middle[0, b]
-        return float(middle), float(each.min()), float(each.max())
+            return float(self.middle[0, a] / self.middle[0, b]), np.asarray(drawn[0] / drawn[1])
 
 
 rank = lru_cache(maxsize=1)(Ranking)  # once for lines and page
@@ -193,8 +220,12 @@ def _lower(draws: Draws, metric: Metric, designs: np.ndarray, part: slice) -> np
     return -found if metric.better == "more" else found
 
 
-def _shares(draws: Draws, designs: np.ndarray, metrics: Sequence[Metric], study: Study) -> np.ndarray:
-    """float64[3, designs]: shares of the draws in which a design is kept, on the front, and best."""
+def _shares(
+    draws: Draws, designs: np.ndarray, metrics: Sequence[Metric], study: Study, group: np.ndarray
+) -> np.ndarray:
+    """float64[3, designs]: shares of the draws in which a design is kept, on the front, and best, of its group."""
+    order = np.argsort(group, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
     counts, step, of_front = np.zeros((3, len(designs))), 0, 0
     for part in draws.parts(len(designs)):
         kept = np.ones((len(designs), part.stop - part.start), bool)
@@ -202,11 +233,15 @@ def _shares(draws: Draws, designs: np.ndarray, metrics: Sequence[Metric], study:
             kept &= draws.satisfied(limit, designs, part)
         values = np.stack([_lower(draws, metric, designs, part) for metric in metrics])
         values[:, ~kept] = np.inf
-        best = kept & (values[0] == values[0].min(axis=0))
+        best, on = np.zeros((2, *kept.shape), bool)
         if not step:  # a front of thousands is found in some of the draws only
             compared = len(designs) * int(_front(values[:, :, 0]).sum())
             step = max(1, min(draws.count // FEWEST, draws.count * compared // MOST_COMPARED))
-        on = nondominated(values[:, :, ::step]) & kept[:, ::step]
+        on = on[:, ::step]
+        for those in groups:
+            best[those] = kept[those] & (values[0, those] == values[0, those].min(axis=0))
+            alone = len(those) == 1
+            on[those] = kept[those, ::step] & (alone or nondominated(values[:, those, ::step]))
         counts += np.stack([kept.sum(axis=1), on.sum(axis=1), best.sum(axis=1)])
         of_front += on.shape[1]
     return np.asarray(counts / np.array([[draws.count], [of_front], [draws.count]]))

@@ -44,6 +44,8 @@ POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_
 TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapping")
 # sections whose numbers are limits that may not be reached; more chips or tiles change the mapping
 LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip", "links", "area", "power"))
+# fields of a workload that say how it is computed, or trained, and not how much there is to compute
+CHOICES = ("mapping", "network.spikes", "network.capacity", "network.output_capacity", "network.truncation", "training")
 # fields of which more can only be faster for one program; a slower step has another program
 MORE = ("chip.tiles", "tile.worker_contexts", "exchange.bytes_per_cycle", "exchange.tiles_per_bus")
 NO_EFFECT = 0.002  # share of the time: a negligible change
@@ -76,6 +78,13 @@ def with_ratios(rows: Sequence[Row], reference: Row | None = None) -> list[Row]:
         rounded = (None if value is None else round(value, 6) for value in ratios)
         found.append(row | dict(zip(RATIOS, rounded, strict=True)))
     return found
+
+
+def is_property(field: str) -> bool:
+    """Whether a field says what a workload asks to be computed, which nobody chooses for its speed."""
+    section = field.split(".")[0]
+    chosen = field != "training.batch" and (field in CHOICES or section in CHOICES)
+    return section in WORKLOAD_SECTIONS and not chosen
 
 
 def can_run(row: Row) -> bool:

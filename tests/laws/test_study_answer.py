@@ -23,10 +23,11 @@ from mimdsim.report.figures_sweep import MAX_LINES, draw_sweep, evenly
 from mimdsim.report.formatting import chance, field_value, field_values, quantity
 from mimdsim.report.page import StudyColumn, packed_columns
 from mimdsim.studies import StudyResult, make_study, table_lines
-from mimdsim.studies.answer_text import answer_lines, how_estimated
+from mimdsim.studies.answer_text import answer_lines
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.page_data import write_report
 from mimdsim.studies.pareto import Ranking, nondominated, rank
+from mimdsim.studies.questions.sensitivity import how_estimated
 from mimdsim.studies.results import POINT_RESULTS, with_ratios
 from mimdsim.studies.sensitivity import Effect, Sensitivities, Sensitivity
 
@@ -302,6 +303,7 @@ def test_the_answer_comes_first() -> None:
         row({"x": (0.5, 0.1)}, fits=False, peak_bytes=1_224, limit_bytes=200),
         row(None),
         question="How many tiles?",
+        practical_difference=0,
     ).splitlines()
     assert said[:3] == ["How many tiles?", "", "Best in time of 5 points: chip.tiles = 200."]
     assert said[3] == "At that point: time 1.02 ms (0.8 to 1.24)."
@@ -313,7 +315,7 @@ def test_the_answer_comes_first() -> None:
     assert said[7] == "All 5 points are done."
     change = said[said.index("What would change this:") + 1 :]
     assert change[0] == (
-        "- Without the memory of a tile, best would be chip.tiles = 400: 500 us (400 to 600), 2.04 times better; it "
+        "- Without the memory of a tile, best would be chip.tiles = 400: 500 us (400 to 600); it "
         "lacks 1 KiB on the fullest tile."
     )
     assert re.match(r"- chip\.tiles = 300 is better with probability \d\d %\.", change[1])

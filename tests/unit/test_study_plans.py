@@ -18,7 +18,7 @@ from mimdsim.base.errors import DescriptionError, MimdsimError, MissingExtra
 from mimdsim.report.figures_effects import MOST_BARS, draw_tornado
 from mimdsim.report.style import picture
 from mimdsim.studies import Local, Study, make_study, run_study
-from mimdsim.studies.answer_text import sensitivity_words
+from mimdsim.studies.questions.sensitivity import sensitivity_words
 from mimdsim.studies.sampling import Design, DesignSpace
 from mimdsim.studies.sensitivity import LEAST_BLOCKS, sensitivity_plan
 from mimdsim.studies.tpe_search import BATCH, search_plan

@@ -1,0 +1,154 @@
+"""The least value of the first axis of numbers whose points fit and keep to the constraints, what it costs, and from
+where on more gains nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mimdsim.base.units import counted
+from mimdsim.report.formatting import field_value
+from mimdsim.report.tables import Table, table, text
+from mimdsim.studies.description import Study
+from mimdsim.studies.pareto import Ranking
+from mimdsim.studies.questions.kind import (
+    QuestionKind,
+    curves,
+    factor_text,
+    lacks_numbers,
+    number_axes,
+    threshold_text,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Least:
+    """Along a curve, designs: the least that is kept, the one below it (None: none was looked at) and why that is not
+    kept, the best in the first metric, and the least from which on no design is worse than it by more than no practical
+    difference. last: the one with the most that is kept. above: designs above the least that are not kept."""
+
+    name: str
+    at: int
+    below: int | None
+    why: str
+    best: int
+    enough: int
+    last: int
+    above: int
+
+
+def lacks(study: Study) -> str:
+    return lacks_numbers(study)
+
+
+def least_of(ranking: Ranking) -> tuple[list[Least], list[str]]:
+    """Of every curve with a kept design, and the names of those without."""
+    along = number_axes(ranking.study)[0]
+    found, none = [], []
+    for name, those in curves(ranking, along, range(len(ranking.designs))).items():
+        kept = [at for at in those if ranking.kept[at]]
+        if not kept:
+            none.append(name)
+            continue
+        place = those.index(kept[0])
+        below = those[place - 1] if place else None
+        best = min(kept, key=lambda at: float(ranking.signed(0)[at]))
+        enough = best
+        for at in reversed(kept):
+            if at not in (best, *ranking.alike(best, [at])):
+                break
+            enough = at
+        why = "" if below is None else _why_not(ranking, below)
+        above = len(those) - place - len(kept)
+        found.append(
+            Least(name=name, at=kept[0], below=below, why=why, best=best, enough=enough, last=kept[-1], above=above)
+        )
+    return found, none
+
+
+def _why_not(ranking: Ranking, at: int) -> str:
+    """Why a design is not kept, and for which workloads."""
+    rows = ranking.designs[at]
+    out = [row["workload"] for row in rows if not row["fits"]]
+    only = f" ({', '.join(out)})" if len(out) > 0 and len(rows) > 1 else ""
+    return f"{', '.join(ranking.problems(at))}{only}"
+
+
+def answer(ranking: Ranking) -> list[str]:
+    found, none = least_of(ranking)
+    along = number_axes(ranking.study)[0]
+    said = [_words(ranking, along, each) for each in found[:3]]
+    if len(found) > len(said):
+        said.append(f"{counted(len(found) - len(said), 'more curve is', 'more curves are')} in the table.")
+    if none and none != [""]:
+        said.append(f"No value of {along} fits: {'; '.join(none[:3])}{' and more' if len(none) > 3 else ''}.")
+    return said
+
+
+def _words(ranking: Ranking, along: str, least: Least) -> str:
+    values = dict(zip((least.at, least.best, least.enough), _values(ranking, along, least), strict=False))
+    where = f" where {least.name}" if least.name else ""
+    below = "the least that was looked at, so less may fit too"
+    if least.below is not None:
+        below = f"{field_value(along, ranking.column(along)[least.below])}: {least.why}"
+    said = f"{along} = {values[least.at]} is the least that fits{where} ({below})"
+    metric = ranking.metrics[0].name
+    if least.at == least.last:
+        return f"{said}, and the most that was looked at."
+    if least.enough == least.at:
+        return f"{said}, and more makes {threshold_text(ranking.study)} in {metric}."
+    factor = factor_text(*ranking.ratio(least.at, least.best))
+    said += f", at {factor} the {metric} of the best, {values[least.best]}"
+    if least.enough == least.last:
+        return f"{said}, the most that was looked at, beyond which more may gain more."
+    return f"{said}; from {values[least.enough]} on, more makes {threshold_text(ranking.study)}."
+
+
+def _values(ranking: Ranking, along: str, least: Least) -> list[str]:
+    return [field_value(along, ranking.column(along)[at]) for at in (least.at, least.best, least.enough)]
+
+
+def tables(ranking: Ranking) -> list[Table]:
+    """The least of each curve, and what each workload alone needs."""
+    along = number_axes(ranking.study)[0]
+    found, none = least_of(ranking)
+    over = f"{ranking.metrics[0].name} of the least over the best's"
+    headers = ["curve", f"least {along}", "below it", "best", over, "enough", "kept above"]
+    rows = []
+    for each in found:
+        at, best, enough = _values(ranking, along, each)
+        below = "-" if each.below is None else f"{field_value(along, ranking.column(along)[each.below])}: {each.why}"
+        factor = factor_text(*ranking.ratio(each.at, each.best))
+        rows.append(
+            [each.name or "-", at, below, best, factor, enough, "all" if not each.above else f"not {each.above}"]
+        )
+    rows += [[name or "-", "none", *["-"] * 5] for name in none]
+    made = [table("least", "The least that fits", headers, [list(map(text, row)) for row in rows])] if rows else []
+    return [*made, *_of_workloads(ranking, along)]
+
+
+def _of_workloads(ranking: Ranking, along: str) -> list[Table]:
+    """The least that fits each workload alone on each curve, whatever the constraints."""
+    if len(ranking.study.workloads) < 2:
+        return []
+    rows = []
+    for curve, those in curves(ranking, along, range(len(ranking.designs))).items():
+        for place, name in enumerate(ranking.study.workloads):
+            values = [ranking.column(along)[at] for at in those if ranking.designs[at][place]["fits"]]
+            least = field_value(along, min(values)) if values else "none"
+            rows.append(list(map(text, (curve or "-", name, least))))
+    headers = ["curve", "workload", f"least {along}"]
+    return [table("least-workloads", "What each workload alone fits into", headers, rows)]
+
+
+def would_change(ranking: Ranking) -> list[str]:
+    """How far apart the values are that the answer lies between."""
+    along, said = number_axes(ranking.study)[0], list[str]()
+    for each in least_of(ranking)[0][:3] if ranking.metrics else []:
+        if each.below is not None:
+            low, high = (field_value(along, ranking.column(along)[at]) for at in (each.below, each.at))
+            name = f" ({each.name})" if each.name else ""
+            said.append(f"The least that fits lies between {low} and {high}{name}, two values that were looked at.")
+    return said
+
+
+KIND = QuestionKind(name="least-that-fits", lacks=lacks, answer=answer, tables=tables, would_change=would_change)
