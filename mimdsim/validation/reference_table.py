@@ -110,8 +110,7 @@ class Row:
         if not self.predicted or not self.low or not self.high:
             return 0.0 if self.low is None or self.high is None else (self.high - self.low) / 2
         factor = residuals_of(self.figures).factor if self.figures else 1.0
-        ends = (self.predicted * (end / self.predicted) ** (1 / factor) for end in (self.low, self.high))
-        low, high = ends
+        low, high = (self.predicted * math.pow(end / self.predicted, 1 / factor) for end in (self.low, self.high))
         return (high - low) / 2
 
     @property
