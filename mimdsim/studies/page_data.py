@@ -169,13 +169,16 @@ def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> Section:
 def _best(ranking: Ranking) -> Section:
     from mimdsim.report.figures_front import draw_front, draw_ranking
 
+    listed = [replace(each, note=DRAWN.format(count=ranking.draws.count)) for each in tables(ranking)]
+    if ranking.conditions:  # a figure of all points would rank workloads
+        return Section(key="best", title="Best of each workload", tables=listed)
     several = len(ranking.metrics) > 1
     drawn = (draw_front if several else draw_ranking)(_judgement(ranking))
     return Section(
         key="best",
         title="The front" if several else "The best points",
         figures=[drawn] if drawn else [],
-        tables=[replace(each, note=DRAWN.format(count=ranking.draws.count)) for each in tables(ranking)],
+        tables=listed,
     )
 
 
