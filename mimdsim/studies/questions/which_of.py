@@ -149,6 +149,8 @@ def _alike_words(ranking: Ranking, alike: Sequence[int], of: str) -> str:
     shared, apart = [], []
     for place, name in enumerate(ranking.study.varied):
         values = list(dict.fromkeys(ranking.values(at)[place] for at in alike))
+        if name in ranking.study.coupled:  # it follows from the others
+            continue
         if len(values) > 1:
             apart.append(f"{name} = {', '.join(values[:MOST_VALUES])}{', ...' if len(values) > MOST_VALUES else ''}")
         elif len(set(map(str, ranking.column(name)))) > 1:
