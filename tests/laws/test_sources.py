@@ -226,7 +226,7 @@ def network_of_sums(sources: dict[str, tuple[str, ...]], **changes: object) -> S
     return network_reading(sources, **shape)
 
 
-@pytest.mark.first(9)
+@pytest.mark.first(6)
 @pytest.mark.parametrize("recurrence", ["none", "all_to_all"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", SUMS.values(), ids=SUMS)

@@ -98,6 +98,7 @@ def test_signs_are_runs_of_rows() -> None:
     np.testing.assert_array_equal(found[:, 0], [1, -1, 1])
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_lists_run_on_tiles_as_meant(function: str) -> None:
     network = functional(function)
@@ -157,6 +158,7 @@ def biased(network: SpikingNetwork, count: int = 2) -> SpikingNetwork:
     return replace(network, layers=tuple(replace(layer, bias=count) for layer in network.layers))
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("recurrence", ["all_to_all", "none"])
 @pytest.mark.parametrize("more", [{}, DENSE], ids=["lists", "dense"])
 def test_biases_that_add_up_are_trained_each(more: dict[str, Any], recurrence: str) -> None:

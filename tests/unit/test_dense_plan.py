@@ -81,6 +81,7 @@ def test_steps_slice_their_rows_and_move_b_once() -> None:
     assert plan.compute_cycles == COPY + 24 * 16 * 4 // 2 // 8 + 2 * each
 
 
+@pytest.mark.slow
 def test_the_published_rates_of_poplibs_come_out() -> None:
     for table, most in (("bow_dense_products.csv", 27), ("tiled_products.csv", 9)):
         rows = [row for row in validate(table) if "poplibs" in row.name]
