@@ -323,6 +323,16 @@ def test_the_answer_comes_first() -> None:
     assert change[-1].startswith("- Every list of spikes is filled to 50%")
 
 
+def test_a_ratio_of_other_numbers_has_the_interval_of_its_draws() -> None:
+    """At the ends of the position that areas share: 270 of 400, and 330 of 700."""
+    said = lines_of(
+        row({"x": (1, 0)}, **area(500, 400, 700)), row({"x": (1, 0)}, **area(300, 270, 330)), metrics=("area",)
+    )
+    found = re.search(r"That is 0\.6 times \((.*) to (.*)\) the area of the first point", said)
+    assert found is not None
+    assert [float(end) for end in found.groups()] == pytest.approx([330 / 700, 270 / 400], rel=0.01)
+
+
 def test_of_rivals_that_never_win_the_nearest_is_named() -> None:
     said = lines_of(row({"x": (3, 0.1)}), row({"x": (1.0, 0.1)}), row({"x": (2, 0.2)}), row({"x": (1.001, 0.1)}))
     assert "With probability over 99.9 % it is better than its strongest rival: chip.tiles = 400, at 1.001 ms" in said

@@ -11,14 +11,14 @@ from mimdsim.report.formatting import chance, field_value, quantity
 from mimdsim.report.tables import Table, table, text
 from mimdsim.studies.metrics import Constraint, over_workloads
 from mimdsim.studies.pareto import Ranking
-from mimdsim.studies.questions.kind import QuestionKind, factor_text, threshold_text
+from mimdsim.studies.questions.kind import QuestionKind, factor_text, level_interval, threshold_text
 from mimdsim.studies.results import RATIOS, is_number
 
 MOST_ROWS, MOST_VALUES = 10, 6
 MOST_NAMED = 4  # points in a sentence
 MOST_RIVALS = 5
 LIKELY = 0.1  # a rival that is better with more than this probability is named
-OF_TIME = ("time", "ratio", "throughput")
+RATIO_OF_TIME = ("time", "ratio", "throughput")  # which the ratio of two times tells
 
 
 def which_of(ranking: Ranking) -> list[str]:
@@ -196,7 +196,7 @@ def _against_first(ranking: Ranking, best: int) -> Iterator[str]:
     """How many times better than the reference, or than the first point."""
     first = next((at for at in range(len(ranking.designs)) if ranking.timed[at] and ranking.fits[at]), best)
     metric, named = ranking.metrics[0], ranking.study.reference
-    of_time = metric.name in OF_TIME
+    of_time = metric.name in RATIO_OF_TIME
     if named and not of_time:
         return
     if of_time:
@@ -204,7 +204,7 @@ def _against_first(ranking: Ranking, best: int) -> Iterator[str]:
         middle, low, high = map(float, over_workloads(metric, ratios, list(ranking.study.workloads.values())))
     else:
         middle, drawn = ranking.ratio(best, first)
-        low, high = float(drawn.min()), float(drawn.max())
+        low, high = level_interval(drawn)
     if (first == best and not named) or not all(end > 0 for end in (middle, low, high)):
         return
     before = "" if all(ranking.fits[:first]) else " that fits"
