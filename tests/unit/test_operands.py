@@ -16,6 +16,7 @@ from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.execution import Executor
 from mimdsim.graph.surrogates import SURROGATES
+from mimdsim.graph.weight_functions import FUNCTIONS as OF_WEIGHTS
 from mimdsim.kernels import Kernel
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
@@ -111,6 +112,13 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "dropout of a sequence": {
         **DENSE, "network.dropout": 0.5, "network.dropout_per": "sequence", "mapping.neurons_per_tile": 0,
     },
+    **{
+        f"dropout of planes, {per}": {
+            **PLANES, "network.hidden": (72, 8), f"{FIRST}.kernel": 3, "network.dropout": [0.0, 0.5, 0.0],
+            "network.dropout_of": ["neuron", "plane", "neuron"], "network.dropout_per": per,
+        }
+        for per in ("timestep", "sequence")
+    },
     "batch norm": {**DENSE, "network.batch_norm": "timestep", "mapping.neurons_per_tile": 0},
     "batch norm of a sequence": {
         **DENSE, "network.batch_norm": "sequence", "network.delay": 0, "mapping.neurons_per_tile": 0,
@@ -141,6 +149,24 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         }
         for spikes in ("sparse", "dense")
     },
+    **{
+        f"weights that are {function}": {
+            **LEAVE_OUT, "network.hidden": (16,), "network.bias": 2,
+            "network.weight_functions.output": {"function": function, "signs": [12, -4]},
+        }
+        for function in OF_WEIGHTS
+    },
+    **{
+        f"norm of samples, {where}": {
+            **(PLANES if where == "planes" else DENSE), "network.batch_norm": "sample", "mapping.neurons_per_tile": 0,
+            **({"network.hidden": (72,), f"{FIRST}.kernel": 3} if where == "planes" else {}),
+        }
+        for where in ("neurons", "planes")
+    },
+    "product of spikes": {
+        **DENSE, "network.hidden": (8, 8), "network.sources.output": ["hidden0 * (1 - hidden1)"],
+        "network.capacity": None, "mapping.neurons_per_tile": 0,
+    },
     "planes": {
         **PLANES, "network.hidden": (72, 8), f"{FIRST}.kernel": 3, f"{SECOND}.channels": 2, f"{SECOND}.kernel": 5,
     },
@@ -160,8 +186,9 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-# what a surrogate that is 1 everywhere is not a function of: its vertices are those of all surrogates
+# what a derivative that is 1 everywhere is not a function of: its vertices are those of all others
 UNREAD = {
+    ("WeightFunctionGradient(identity,12,-4)", "w"),
     ("StateGradient(straight_through)", "v"),
     ("NeuronGradientFull(leaky, straight_through)", "fired"),
     ("AddSurrogate(straight_through)", "v"),
@@ -173,7 +200,7 @@ ELSEWHERE = {
     *("AddReplicas", "AdjointRows", "CopyStatesFrom+0", "CopyStatesFrom-1", "CopyStatesTo+0", "DecayBoxes"),
     *("FlagRowsAbove", "InputGradientPart", "MaskedAdjointRows", "SumSomeReplicas", "SynapseCurrentDense"),
     *("TorchAdamDecaying", *(f"Surrogate({name})" for name in SURROGATES if name != "superspike")),
-    *("Affine(times scalar)InPlace", "Affine(times scalar, plus scalar)", "DifferenceInPlace", "DifferenceInPlace1"),
+    *("Affine(times scalar)InPlace", "DifferenceInPlace", "DifferenceInPlace1"),
     "Function(tanh)InPlace",
     *("ProductInPlace", "ProductInPlace1", "SumInPlace1"),
 }  # fmt: skip

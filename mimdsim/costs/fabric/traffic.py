@@ -368,7 +368,7 @@ def _links(
     link = np.repeat(np.arange(len(kept)), np.diff(begins))
     own = kept[link]
     return {
-        "option_links": np.bincount(option, count, sum(len(part.size) for part in parts)),
+        "option_links": np.bincount(option, count, parts[-1].before + len(parts[-1].size)),
         "link_line": line[begins[:-1]][kept],
         "link_number": number[begins[:-1]][kept],
         "carried_link": (np.cumsum(kept) - 1)[link[own]],

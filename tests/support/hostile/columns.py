@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,9 @@ class DetailFile(Format):
             return UNTOLD
         texts = json.loads(arrays.pop("texts").tobytes())
         texts.pop("version")
-        return {one.name: plain(texts[one.name] if one.name in texts else arrays[one.name]) for one in fields(Detail)}
+        found = {one.name: one.default_factory() for one in fields(Detail) if one.default_factory is not MISSING}
+        found |= arrays | texts  # columns of links are only of machines that have links
+        return {one.name: plain(found[one.name]) for one in fields(Detail)}
 
 
 def plain(column: Any) -> Any:
