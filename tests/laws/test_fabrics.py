@@ -20,9 +20,9 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.fabric.endpoint import Endpoint
 from mimdsim.costs.fabric.model import exchanges_of
-from mimdsim.costs.fabric.network import Network
-from mimdsim.costs.fabric.routed import Routed, RoutedPhase
-from mimdsim.costs.fabric.traffic import Ends
+from mimdsim.costs.fabric.network import Listed, Network
+from mimdsim.costs.fabric.routed import Routed, RoutedPhase, Times
+from mimdsim.costs.fabric.traffic import Ends, Phase
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.columns import routes
 from mimdsim.pipeline import compile_workload, simulate
@@ -578,6 +578,16 @@ def test_tiles_in_strips_are_nearer_to_each_other() -> None:
     assert block.loads.sum() < 0.9 * rows.loads.sum()
     assert block.loads.max() < rows.loads.max()
     assert block.cycles[0] < rows.cycles[0]
+
+
+def test_sampled_messages_that_stay_at_a_router_go_along_no_link() -> None:
+    """The longer ones leave their router, the last of the classes do not."""
+    machine = routed(chip_tiles=16, chip_grid_columns=4, exchange_tiles_per_router=4)
+    made, ends = listed([(0, 16, [12]), (1, 32, [0]), (0, 64, [1])])
+    network = Network.of(machine.chip, machine.exchange)
+    traffic = Phase.of(Listed.of(made), ends, network, machine.exchange, on_links=Listed.of(made)).traffic
+    assert len(traffic.option_links) == len(traffic.size)
+    assert Times.at(traffic, machine.exchange).cycles[0] > 0
 
 
 @pytest.mark.slow
