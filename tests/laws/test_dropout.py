@@ -228,6 +228,7 @@ def test_dropout_of_lists_and_of_everything_is_refused() -> None:
         load_workload("snntorch-mnist", {"network.dropout": [0.5, 0.5, 0.5]})
 
 
+@pytest.mark.slow
 def test_a_share_that_is_no_power_of_two_is_timed_on_gpus_and_checked() -> None:
     changes = {"network.spikes": "dense", "network.hidden": [64], "network.neuron": "leaky", "network.capacity": []}
     changes |= {"network.dropout": 0.3, "data.timesteps": 10, "training.max_training_steps": 2}

@@ -186,6 +186,7 @@ def test_wider_links_and_cheaper_hops_are_never_slower(sent: Sent, shape: dict[s
         assert cycles(routed(**lighter), sent) <= before
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(sent=messages, shape=shapes)
 def test_waiting_while_holding_links_is_never_faster(sent: Sent, shape: dict[str, Any]) -> None:
@@ -206,6 +207,7 @@ def test_links_that_cost_nothing_are_the_endpoint_model(sent: Sent, grid: str) -
     assert cycles(machine, sent) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(sent=messages, shape=shapes)
 def test_bytes_are_conserved_at_every_router(sent: Sent, shape: dict[str, Any]) -> None:
@@ -303,6 +305,7 @@ def test_a_program_for_a_smaller_chip_keeps_its_messages_on_their_chips() -> Non
         np.testing.assert_array_equal(fabric_of(routed(chip_tiles=tiles, **shape)).cycles(program), expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(sent=messages, shape=shapes)
 def test_no_part_of_the_slowest_path_is_negative(sent: Sent, shape: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ WHOLE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.first(24)
+@pytest.mark.first(9)
 @pytest.mark.parametrize("how", WHOLE)
 @pytest.mark.parametrize("gradient", ["full", "mask", "pass"])
 @pytest.mark.parametrize("case", LEARNING)

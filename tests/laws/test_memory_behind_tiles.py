@@ -102,6 +102,7 @@ def test_one_cluster_is_one_channel() -> None:
     assert one.spans == other.spans
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("kinds", [*((kind,) for kind in EVERYTHING), EVERYTHING])
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("stash", ["everything", "every:3"])

@@ -334,6 +334,7 @@ RESIDUAL = {  # how blocks are connected, and the last of them is pooled
 }  # fmt: skip
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("connected", RESIDUAL.values(), ids=RESIDUAL)
 @pytest.mark.parametrize("per", ["", "timestep", "sequence"])
 def test_sums_and_products_of_planes(per: str, connected: tuple[tuple[str, str, str], Pool | None]) -> None:

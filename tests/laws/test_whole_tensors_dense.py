@@ -235,7 +235,7 @@ NORMED: dict[str, SpikingNetwork] = {
 }  # fmt: skip
 
 
-@pytest.mark.first(len(NORMED))
+@pytest.mark.first(len(NORMED) // 3)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", NORMED)
 def test_norms_are_run_as_they_are_meant(name: str, threads: int) -> None:

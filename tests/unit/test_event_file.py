@@ -301,6 +301,7 @@ def twice_packed(path: Path, chunk: bytes, filters: int) -> None:
         made.write_direct_chunk((0,), chunk)
 
 
+@pytest.mark.slow
 @pytest.mark.newest  # the HDF5 library of the oldest packages cannot write such a chunk
 def test_hdf5_that_unpacks_to_too_much(tmp_path: Path) -> None:
     """4 GiB of zeros behind 9 entries: once packed, the process's memory limit stops it; twice, it is not tried."""
