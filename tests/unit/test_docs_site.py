@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_page_has_a_place_in_the_site() -> None:
+    places = set(re.findall(r": (docs/[\w.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert places == {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
 
 
 @pytest.mark.slow
