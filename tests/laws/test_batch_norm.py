@@ -128,7 +128,7 @@ def on_tiles(network: SpikingNetwork, values: Given, *, strict: bool = False, **
     return {name: executor.read(name) for name in made.program.outputs}
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 @pytest.mark.parametrize(("per", "name"), CASES)
 def test_tiles_compute_what_the_interpreter_does(per: str, name: str, form: str) -> None:
@@ -293,7 +293,7 @@ def operands(table: VertexTable, **changes: str) -> VertexTable:
     return replace(table, operands={**table.operands, **changes})
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("per", PER)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_check_finds_mutants(name: str, per: str) -> None:
@@ -386,7 +386,7 @@ MIXED = (
 )
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", MIXED)
 def test_stretches_of_any_layers_run_on_tiles_as_they_are_meant(name: str) -> None:
     network = mixed(name)

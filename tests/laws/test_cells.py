@@ -507,7 +507,7 @@ def test_nir_has_no_cells() -> None:
         network_of_layers(of, initial_weights(of, 1, 1.0, 0.0), 1e-3)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gru", "egru", "exponential_lif"])
 def test_programs_of_cells_pass_the_check(name: str) -> None:
     report = api.check("digits", "tiny", changes=CHANGES | {"network.neuron": [name, "li"]}, strict=True)

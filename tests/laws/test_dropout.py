@@ -83,7 +83,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(3)
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_tensors_leave_the_same_out(name: str, per: str) -> None:
@@ -110,7 +110,7 @@ def test_whole_tensors_leave_the_same_out(name: str, per: str) -> None:
 OF_PLANES = [name for name in WHOLE if "planes" in name]
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 @pytest.mark.parametrize("name", OF_PLANES)
 def test_whole_planes_are_left_out(name: str, per: str) -> None:

@@ -498,6 +498,7 @@ def test_explanations_without_barriers_add_up(chips: int) -> None:
         assert cycles == [span.compute_cycles, span.exchange_cycles, span.sync_cycles], span.name
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("model", ["endpoint", "planner", "scheduled", "routed"])
 def test_nothing_has_arrived_before_it_is_sent(model: str) -> None:
     """A tile has what it reads once its senders' ports have carried all that they send; the last one ends the phase."""

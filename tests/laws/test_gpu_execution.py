@@ -79,7 +79,7 @@ def test_recurrent_layers_too(strategy: str, spikes: str) -> None:
     assert_same_training_step(network, strategy, seed=4)
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(3)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("timesteps", [1, 2, 7, 8])
 @pytest.mark.parametrize("model", ["lif", "synaptic", "alpha"])

@@ -145,6 +145,7 @@ def test_dropout_of_a_sequence_leaves_out_every_age_of_what_it_drops() -> None:
     assert len({spikes for spikes, _ in dropped}) == 9
 
 
+@pytest.mark.slow
 def test_copies_of_a_layer_make_their_share_of_the_weights() -> None:
     network = learning()
     values = exact_values(network)

@@ -128,6 +128,7 @@ def _holds_by_superstep(now: TiledProfile, today: TiledProfile, share: float) ->
     assert now.cycles + now.hidden_cycles == today.cycles
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["lists", "dense"])
 @pytest.mark.parametrize("program", ["published", "best"])
 def test_what_is_sent_early_is_what_would_be_sent_at_the_barrier(kind: str, program: str) -> None:

@@ -192,7 +192,7 @@ CHANGES = st.lists(st.sampled_from(sorted(NUMBERS)), unique=True, max_size=12).f
 )
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @settings(max_examples=8, deadline=None, derandomize=True, database=None)
 @given(changes=st.lists(CHANGES, min_size=2, max_size=5))

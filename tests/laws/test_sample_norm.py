@@ -64,7 +64,7 @@ def test_the_operation_and_its_gradient_are_those_of_pytorch(positions: int, gro
         assert relative_error(ours, theirs.numpy().transpose(0, 2, 1).reshape(ours.shape)) < 1e-12
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_tiles_compute_what_the_interpreter_does(name: str, form: str) -> None:

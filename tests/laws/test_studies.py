@@ -362,6 +362,7 @@ def test_metrics_of_several_workloads_are_one_number() -> None:
 # results as they come
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_and_several_workloads_stand_side_by_side(tmp_path: Path) -> None:
     axes = {"exchange.bytes_per_cycle": [2, 4]}
     first = package.study(study_of(axes=axes), tmp_path, processes=1)

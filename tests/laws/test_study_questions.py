@@ -339,6 +339,7 @@ def test_a_range_from_zero_is_doubled_up_to_its_largest_value_and_doubts_widen_i
     assert "numbers that only move together; give more points" in both
 
 
+@pytest.mark.slow
 def test_the_page_of_each_kind_leads_with_its_first_sentence(tmp_path: Path) -> None:
     rows = both_ways(lambda at: 100 * at, lambda at: 4.0, (0.01, 0.02, 0.05, 0.1), off=0.1)
     axes = {ACTIVITY: (0.1, 0.2), SPIKES: ("sparse", "dense")}

@@ -111,6 +111,7 @@ def test_lists_run_on_tiles_as_meant(function: str) -> None:
     assert_same_bits(executed(made, values, strict=True), found)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("form", ["calls", "fused", "traced"])
 @pytest.mark.parametrize("function", ["abs", "softplus"])
 def test_dense_spikes_run_on_tiles_as_meant(function: str, form: str) -> None:
@@ -122,6 +123,7 @@ def test_dense_spikes_run_on_tiles_as_meant(function: str, form: str) -> None:
     assert_same_bits(executed(made, values, strict=True), found)
 
 
+@pytest.mark.slow
 def test_copies_of_a_layer_make_their_share_of_the_weights() -> None:
     network = functional("abs", recurrence="one_to_one")
     values = values_of(network)
@@ -158,7 +160,7 @@ def biased(network: SpikingNetwork, count: int = 2) -> SpikingNetwork:
     return replace(network, layers=tuple(replace(layer, bias=count) for layer in network.layers))
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("recurrence", ["all_to_all", "none"])
 @pytest.mark.parametrize("more", [{}, DENSE], ids=["lists", "dense"])
 def test_biases_that_add_up_are_trained_each(more: dict[str, Any], recurrence: str) -> None:

@@ -192,6 +192,7 @@ def normed(per: str, **how: Any) -> SpikingNetwork:
     return replace(network, layers=tuple(replace(each, norm=norm, dropout=0.25) for each in network.layers))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 def test_norms_are_trained_evaluated_and_resumed_as_the_program_trains_them(per: str, tmp_path: Path) -> None:
     network = normed(per, optimiser=Adam(learning_rate=0.002))

@@ -189,7 +189,7 @@ def test_a_study_computes_points_of_other_contents_again_and_says_so(made: Made,
     assert again.rows[0]["digest"] != first.rows[0]["digest"]
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(1)
 def test_a_training_goes_on_only_with_the_same_contents(made: Made, tmp_path: Path) -> None:
     workload, change, named = made
 

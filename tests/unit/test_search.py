@@ -136,7 +136,7 @@ def test_tiles_are_those_that_compute_everywhere() -> None:
         assert compile_and_time(limited, mapping)[1].tiles_used <= 40
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("tiles", [40, 100])
 def test_a_limit_of_tiles_is_kept_by_what_a_run_uses(tiles: int, tmp_path: Path) -> None:
     """Lists are selected on tiles without neurons too: those count."""

@@ -55,6 +55,7 @@ def sweep() -> ModuleType:
     return module
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("data", ["shd", "nmnist"])
 def test_sizes_are_those_of_the_published_rules(data: str) -> None:
     module = sweep()
