@@ -14,6 +14,7 @@ import click
 
 from mimdsim.base.console import RAISE, internal_error_text, say
 from mimdsim.base.errors import MimdsimError, cannot_write, of_the_machine
+from mimdsim.base.modules import PACKAGE
 from mimdsim.base.out_of_memory import lacks_memory, out_of_memory_text, watch_memory
 
 OUR_FAILURE = 4
@@ -64,6 +65,10 @@ class Commands(click.Group):
                 context.exit(2)
             if os.environ.get(RAISE) or of_the_machine(failure):
                 raise
+            if isinstance(failure, ModuleNotFoundError) and not str(failure.name).startswith(PACKAGE):
+                needed = f"mimdsim needs the package '{failure.name}', which this Python does not have"
+                say(f"mimdsim: {needed}: type  {sys.executable} -m pip install mimdsim", err=True)
+                context.exit(2)
             say(f"mimdsim: {internal_error_text(failure)}", err=True)
             context.exit(OUR_FAILURE)
 

@@ -182,6 +182,14 @@ def test_an_interrupted_training_says_how_to_go_on(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_package_that_is_not_installed_is_named() -> None:
+    code = "import sys; sys.modules['numba'] = None; from mimdsim.cli import main; main(['run', 'digits', 'bow'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs the package 'numba'" in done.stderr
+    assert "-m pip install mimdsim" in done.stderr
+
+
 def test_windows_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     assert mimdsim("list", code=2) == "mimdsim: runs on Linux; on Windows, use it in WSL\n"
