@@ -84,7 +84,8 @@ class Bars:
     """Progress with time left, after two seconds on a terminal; elsewhere a line on stderr every half minute, every few
     seconds if work says how it stands."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, silent: bool = False) -> None:
+        self._silent = silent
         self._bars: dict[str, Any] = {}
         self._clock = clock
         self._begun: dict[str, tuple[float, int]] = {}  # when each was first shown, and how much was done then
@@ -99,7 +100,7 @@ class Bars:
 
     def show(self, what: str, done: int, total: int) -> None:
         """what: the work, and after a comma, if it wants, how it stands: "training, epoch 2 of 6, loss 0.412"."""
-        if not total:
+        if not total or self._silent:
             return
         what, _, stands = what.partition(", ")
         if not sys.stderr.isatty():
