@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from mimdsim.cli.options import (
 from mimdsim.cli.study import compute_points, show_points
 
 if TYPE_CHECKING:
-    from mimdsim.studies import Study
+    from mimdsim.studies import Study, StudyResult
 
 
 @click.command("sweep", short_help="Time every combination of field values.")

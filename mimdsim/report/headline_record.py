@@ -1,7 +1,7 @@
 """The headline figures of a run as one record, for scripts: `mimdsim run --json`, documented in docs/using.md.
 
-Keys stay as they are; more may be added. A figure has a `value`, its `unit`, and where they are known the ends `low` and
-`high` of its interval.
+Keys stay as they are; more may be added. A figure has a `value`, its `unit`, and where they are known the ends `low`
+and `high` of its interval.
 """
 
 from __future__ import annotations
