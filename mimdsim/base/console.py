@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -75,57 +76,98 @@ def internal_error_text(failure: Exception) -> str:
     return f"{said}; {ask}, and with {name}"
 
 
-LINE_SECONDS = 30.0  # between two lines without a terminal
-NEWS_SECONDS = 5.0  # between those of work that says how it stands
+SILENT_SECONDS = 5.0  # after which work says that it goes on
 NEWS_BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # 80 columns suffice
+NAMED = "{desc}, {elapsed}"  # of work that is not counted
 
 
 class Bars:
-    """Progress with time left, after two seconds on a terminal; elsewhere a line on stderr every half minute, every few
-    seconds if work says how it stands."""
+    """Progress on stderr: bars with time left on a terminal, elsewhere a line every few seconds; also of work that says
+    nothing for so long. silent: nothing at all."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, silent: bool = False) -> None:
-        self._silent = silent
         self._bars: dict[str, Any] = {}
-        self._clock = clock
+        self._clock, self._silent = clock, silent
         self._begun: dict[str, tuple[float, int]] = {}  # when each was first shown, and how much was done then
-        self._said = clock()
+        self._said = self._since = clock()  # when a line was printed, and the work last said how it stands
+        self._doing = self._standing = "working"
+        self._ended = threading.Event()
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Bars:
+        if not self._silent:
+            threading.Thread(target=self._watch, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for bar in self._bars.values():
-            bar.close()
+        self._ended.set()
+        with self._lock:
+            for bar in self._bars.values():
+                bar.close()
 
     def show(self, what: str, done: int, total: int) -> None:
-        """what: the work, and after a comma, if it wants, how it stands: "training, epoch 2 of 6, loss 0.412"."""
+        """what: the work, and after a comma, if it wants, how it stands: "training, epoch 2 of 6, loss 0.412"; 0 of 1
+        done: it is not counted."""
         if not total or self._silent:
             return
         what, _, stands = what.partition(", ")
-        if not sys.stderr.isatty():
-            self._say(what, stands, done, total)
-            return
+        with self._lock:
+            if what != self._doing:
+                self._doing = what
+                for name in [name for name, bar in self._bars.items() if bar.total == 1]:
+                    self._close(name)
+            stands_at = f"{what}: {done:,} of {total:,}{stands and f', {stands}'}" if total > 1 else what
+            self._standing, self._since = "working" if done >= total else stands_at, self._clock()
+            if sys.stderr.isatty():
+                self._draw(what, stands, done, total)
+            else:
+                self._say(what, done, total)
+
+    def _draw(self, what: str, stands: str, done: int, total: int) -> None:
         from tqdm import tqdm
 
         if what not in self._bars:
-            form = NEWS_BAR if stands else None
+            form = NAMED if total == 1 else NEWS_BAR if stands else None
             self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr, bar_format=form)
         bar = self._bars[what]
         bar.set_postfix_str(stands, refresh=False)
         bar.update(done - bar.n)
         if done >= total:  # the next bar reuses its line
+            self._close(what)
+
+    def _close(self, what: str) -> None:
+        if what in self._bars:
             self._bars.pop(what).close()
 
-    def _say(self, what: str, stands: str, done: int, total: int) -> None:
+    def _say(self, what: str, done: int, total: int) -> None:
         now = self._clock()
         since, before = self._begun.setdefault(what, (now, done))
-        if now - self._said < (NEWS_SECONDS if stands else LINE_SECONDS) or done >= total:
+        if now - self._said < SILENT_SECONDS or done >= total:
             return
-        self._said = now
         left = f", about {(now - since) / (done - before) * (total - done):,.0f} s left" if done > before else ""
-        stands = stands and f", {stands}"
-        print(f"{what}: {done:,} of {total:,}{stands}{left}", file=sys.stderr, flush=True)
+        self._print(self._standing + left)
+
+    def _print(self, text: str) -> None:
+        self._said = self._clock()
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            print(text, file=sys.stderr, flush=True)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(1.0):
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Say that work goes on, if it has said nothing for a while."""
+        with self._lock:
+            if self._silent or self._ended.is_set():
+                return
+            if sys.stderr.isatty():
+                if not self._bars:
+                    self._draw("working", "", 0, 1)
+                for bar in list(self._bars.values()):
+                    bar.refresh()
+            elif self._clock() - self._said >= SILENT_SECONDS:
+                self._print(f"{self._standing}, for {self._clock() - self._since:,.0f} s")
 
 
 class GivenPath(_ParamType):

@@ -14,7 +14,8 @@ from mimdsim.base.errors import DescriptionError
 
 FOLDER = "Output folder (default reports/WORKLOAD-{}, plus a digest of the changes with --set)."
 WORKLOAD = click.argument("workload", default="digits")
-MACHINE = click.argument("machine", default="bow")
+DEFAULT_MACHINE = "bow"
+MACHINE = click.argument("machine", default=DEFAULT_MACHINE)
 SET = click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a field, e.g. --set training.epochs=2."
 )

@@ -113,6 +113,7 @@ def simulate(
     profile. background: where changes are estimated for advice meanwhile. inference: time the forward pass
     alone too, with the spikes of test samples on the trained weights.
     """
+    progress("compiling", 0, 1)
     inputs, code = inputs_of(workload), code_digest()  # before anything is read
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
@@ -130,6 +131,7 @@ def simulate(
         checkpoints = replace(checkpoints, digest=course_digest(workload, machine), described=described)
         checkpoints = replace(checkpoints, earlier=earlier_digests(workload, machine), inputs=inputs, code=code)
     log = train_workload(workload, compiled, data, progress, checkpoints)
+    progress("timing", 0, 1)
     all_spikes = accuracy_of_all_spikes(workload, compiled.network, machine, data, log)
     training = training_profile(log, compiled.network.batch, all_spikes)
     weights = folded(compiled.network.layers, log.weights)

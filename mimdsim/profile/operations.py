@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.profile.records import Span, SpanPart, TiledProfile
 
 MERGED = re.compile(r" and \d+ more$")  # ends the name of a superstep that was merged from several
+UNSAID = ("and", "at", "in", "of", "the")
 
 
 class Operation(NamedTuple):
@@ -59,3 +62,44 @@ def parts_of(span: Span) -> tuple[SpanPart, ...]:
 
 def _whole(span: Span) -> SpanPart:
     return SpanPart(operation=MERGED.sub("", span.name), layer="", compute_cycles=span.compute_cycles)
+
+
+def find_supersteps(spans: Sequence[Span], text: str) -> list[int]:
+    """The numbers of the supersteps that are meant: by name, by number, by an operation ("LIF update"), its layer and
+    phase, or words of these, in any case and spelling; raises MappingError, with what comes nearest, for none."""
+    names = [span.name for span in spans]
+    if text in names:
+        return [at for at, name in enumerate(names) if name == text]
+    if text.isdecimal() and int(text) < len(names):
+        return [int(text)]
+    wanted = _words(text)
+    told = [_told(span) for span in spans]
+    for alike in (_is_one_of, _has_all_words):
+        found = [at for at, names_of in enumerate(told) if wanted and alike(wanted, names_of)]
+        if found:
+            return found
+    known = [*names, *(part.operation for span in spans for part in span.parts), *(span.phase for span in spans)]
+    if text.isdecimal():
+        raise MappingError(f"no superstep {text} in the program, which has {len(names)}, counted from 0")
+    raise MappingError(f"no superstep '{text}' in the program{suggest(text, list(dict.fromkeys(known)))}")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in re.split(r"[\W_]+", text.casefold()) if word and word not in UNSAID)
+
+
+def _told(span: Span) -> list[tuple[str, ...]]:
+    """What a superstep may be called: its name, its phase, its parts with their layers, and each of these alone."""
+    parts = [(part.operation, part.layer) for part in span.parts]
+    said = [span.name, MERGED.sub("", span.name), span.phase, span.op]
+    return [_words(each) for each in (*said, *(f"{operation} {layer}" for operation, layer in parts), *sum(parts, ()))]
+
+
+def _is_one_of(wanted: tuple[str, ...], names: list[tuple[str, ...]]) -> bool:
+    return wanted in names
+
+
+def _has_all_words(wanted: tuple[str, ...], names: list[tuple[str, ...]]) -> bool:
+    """Whether each word begins like one of the names: "selection of hidden0"."""
+    known = {word for name in names for word in name}
+    return all(any(has.startswith(word) or (len(has) > 4 and word.startswith(has)) for has in known) for word in wanted)

@@ -17,8 +17,8 @@ from small_detail import made
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.profile import RunProfile, save_profile
-from mimdsim.profile.operations import cycles_by_operation
 from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
+from mimdsim.profile.operations import cycles_by_operation
 from mimdsim.profile.records import SCHEMA_VERSION, Change
 from mimdsim.report import difference_lines, write_report
 from mimdsim.report import explorer_data as walking
@@ -202,9 +202,7 @@ def test_tables_of_differences(run: Found) -> None:
     first, second, *rest = tiled.spans
     (part, *others), (known,) = first.parts, second.parts
     longer = dataclasses.replace(part, compute_cycles=part.compute_cycles + 12_345_678)
-    slower = dataclasses.replace(
-        first, compute_cycles=first.compute_cycles + 12_345_678, parts=(longer, *others)
-    )
+    slower = dataclasses.replace(first, compute_cycles=first.compute_cycles + 12_345_678, parts=(longer, *others))
     renamed = dataclasses.replace(second, parts=(dataclasses.replace(known, operation="renamed"),))
     other = dataclasses.replace(profile, tiled=dataclasses.replace(tiled, spans=(slower, renamed, *rest)))
     other = dataclasses.replace(other, changes=(*profile.changes, Change(key="tile.worker_contexts", value="7")))
