@@ -336,6 +336,7 @@ def check(
     from mimdsim.checking.check_result import CheckResult
     from mimdsim.checking.program import check_program, load_build, shrunk
 
+    progress("checking", 0, 1)
     for_workload, for_machine = split_changes(dict(changes or {}))
     chosen = load_tiled(machine, for_machine)
     if not isinstance(workload, Workload) and os.fspath(workload).endswith(".py"):

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -47,6 +47,7 @@ def say(text: str, *, nl: bool = True, err: bool = False, bad: bool = False) -> 
     """Print to the console; all that the commands print goes through here. bad: in red, where a terminal shows it
     (and NO_COLOR is not set)."""
     text = printable(text)
+    Bars.give_way()
     click.echo(click.style(text, fg="red") if bad and not os.environ.get("NO_COLOR") else text, nl=nl, err=err)
 
 
@@ -76,14 +77,16 @@ def internal_error_text(failure: Exception) -> str:
     return f"{said}; {ask}, and with {name}"
 
 
-SILENT_SECONDS = 5.0  # after which work says that it goes on
+SILENT_SECONDS = 4.0  # after which work says that it goes on: nobody waits for five without a sign
 NEWS_BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # 80 columns suffice
 NAMED = "{desc}, {elapsed}"  # of work that is not counted
 
 
 class Bars:
     """Progress on stderr: bars with time left on a terminal, elsewhere a line every few seconds; also of work that says
-    nothing for so long. silent: nothing at all."""
+    nothing for so long. silent: nothing at all. The last one that was entered takes the place of the one before."""
+
+    _shown: ClassVar[Bars | None] = None
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, silent: bool = False) -> None:
         self._bars: dict[str, Any] = {}
@@ -95,6 +98,10 @@ class Bars:
         self._lock = threading.RLock()
 
     def __enter__(self) -> Bars:
+        if Bars._shown is not None:
+            Bars._shown.__exit__()
+        Bars._shown = self
+        self._ended.clear()
         if not self._silent:
             threading.Thread(target=self._watch, daemon=True).start()
         return self
@@ -102,8 +109,16 @@ class Bars:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         with self._lock:
-            for bar in self._bars.values():
-                bar.close()
+            for name in list(self._bars):
+                self._close(name)
+
+    @staticmethod
+    def give_way() -> None:
+        """Leave the line to what is printed next."""
+        if Bars._shown is not None:
+            with Bars._shown._lock:
+                for bar in Bars._shown._bars.values():
+                    bar.clear()
 
     def show(self, what: str, done: int, total: int) -> None:
         """what: the work, and after a comma, if it wants, how it stands: "training, epoch 2 of 6, loss 0.412"; 0 of 1
@@ -153,7 +168,7 @@ class Bars:
             print(text, file=sys.stderr, flush=True)
 
     def _watch(self) -> None:
-        while not self._ended.wait(1.0):
+        while not self._ended.wait(0.5):
             self.go_on()
 
     def go_on(self) -> None:
@@ -167,7 +182,8 @@ class Bars:
                 for bar in list(self._bars.values()):
                     bar.refresh()
             elif self._clock() - self._said >= SILENT_SECONDS:
-                self._print(f"{self._standing}, for {self._clock() - self._since:,.0f} s")
+                so_far = round(self._clock() - self._since)
+                self._print(self._standing + (f", for {so_far:,} s" if so_far else ""))
 
 
 class GivenPath(_ParamType):

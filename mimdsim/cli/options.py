@@ -107,6 +107,8 @@ def output(command: Callable[..., None]) -> Callable[..., None]:
         chosen = [form for form, wanted in (("verbose", verbose), ("quiet", quiet), ("json", as_json)) if wanted]
         if len(chosen) > 1:
             raise DescriptionError("output", [f"--{chosen[0]} and --{chosen[1]} exclude each other; leave out one"])
-        command(*given, shown=Output(*chosen), **more)  # type: ignore[arg-type]
+        shown = Output(*chosen)  # type: ignore[arg-type]
+        with shown.bars():  # quiet from the beginning
+            command(*given, shown=shown, **more)
 
     return with_output

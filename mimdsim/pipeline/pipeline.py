@@ -279,6 +279,7 @@ def train_workload(
 ) -> TrainingLog:
     """Train the compiled program as the workload says, with the engine it names."""
     check_engine(workload, compiled)
+    progress("preparing the training", 0, 1)
     recipe, network = workload.training, compiled.network
     weights = first_weights(workload, network)
     if recipe.initial_activity and not (checkpoints is not None and checkpoints.resume):

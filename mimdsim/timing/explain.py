@@ -126,7 +126,7 @@ def library_rows(superstep: Superstep, placement: SuperstepPlacement, tile: int,
         one = f"{alike or 'the longest ' * (len(rows) > 1)}{formula} = {cycles_text(float(each[longest]))}"
         many = f"{len(rows)} vertices, one after another" if len(rows) > 1 else "1 vertex"
         cost = table.codelet.cost
-        how = f"{many}, on {issue.working} contexts: {one}"
+        how = f"{many}: {one}"
         yield Row(what=title_of(table), how=how, cycles=cycles, note=f"{cost.kind}: {cost.source}")
 
 

@@ -131,7 +131,7 @@ def formula_text(codelet: Codelet, extents: dict[str, int], issue: TileIssue) ->
     cost = codelet.cost
     assert isinstance(cost, TileFormula)
     named = ", ".join(f"{name} {value:,}" for name, value in extents.items())
-    plain = "its formula" + (f" of {named}" if named else "")
+    plain = f"its formula on {issue.working} contexts" + (f" for {named}" if named else "")
     noted = {name: Noted(value, f"{value:,} {name}") for name, value in extents.items()}
     contexts, vector = Noted(issue.working, f"{issue.working} contexts"), Noted(issue.vector_bytes)
     try:

@@ -65,8 +65,8 @@ def test_work_that_says_nothing_is_said_to_go_on(capsys: pytest.CaptureFixture[s
             goes_on(bars, now)
         told = capsys.readouterr()
         assert told.out == ""
-        lines = ["working, for 5 s", "compiling, for 5 s", "timing points: 3 of 20, of 2 workloads, for 5 s"]
-        assert told.err.splitlines() == ([] if silent else [*lines, "working, for 5 s"])
+        lines = ["working, for 4 s", "compiling, for 4 s", "timing points: 3 of 20, of 2 workloads, for 4 s"]
+        assert told.err.splitlines() == ([] if silent else [*lines, "working, for 4 s"])
 
 
 class Terminal(io.StringIO):
