@@ -98,9 +98,10 @@ class Bars:
         self._lock = threading.RLock()
 
     def __enter__(self) -> Bars:
-        if Bars._shown is not None:
-            Bars._shown.__exit__()
-        Bars._shown = self
+        before, Bars._shown = Bars._shown, self
+        if before is not None and not before._ended.is_set():
+            before.__exit__()
+            self._said = before._said
         self._ended.clear()
         if not self._silent:
             threading.Thread(target=self._watch, daemon=True).start()

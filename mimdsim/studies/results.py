@@ -106,7 +106,15 @@ def table_value(value: Any) -> Any:
     return "-".join(str(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
-NARROW = ("compute", "exchange", "sync", "peak KiB", "published ms", "strongest ms")  # what then is left out
+NARROW = (
+    "compute",
+    "exchange",
+    "sync",
+    "peak KiB",
+    "published ms",
+    "strongest ms",
+    *SIZES.values(),
+)  # what then is left out
 
 
 def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = (), *, narrow: bool = False) -> list[str]:
