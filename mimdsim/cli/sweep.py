@@ -11,6 +11,7 @@ import click
 
 from mimdsim.base.console import FILE_TO_WRITE
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.units import counted
 from mimdsim.cli.options import (
     BEST_MAPPING,
     CANDIDATES,
@@ -119,7 +120,7 @@ def _lines(studied: StudyResult, *, narrow: bool) -> Iterator[str]:
         prose, most = folded_lines([*warnings, *notes]), SHORT_LINES - 4
         table = table_lines(rows, names, beside, narrow=True)
         room = max(most // 2, most - len(prose))
-        more = [f"  and {len(table) - room:,} more points"] * (len(table) > room)
+        more = [f"  and {counted(len(table) - room, 'more point')}"] * (len(table) > room)
         yield from [*table[:room], *more, *prose[: most - min(room, len(table))]]
         return
     yield from (*warnings, *table_lines(rows, names, beside), *notes)
