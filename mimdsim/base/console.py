@@ -84,7 +84,7 @@ NAMED = "{desc}, {elapsed}"  # of work that is not counted
 
 class Bars:
     """Progress on stderr: bars with time left on a terminal, elsewhere a line every few seconds; also of work that says
-    nothing for so long. silent: nothing at all. The last one that was entered takes the place of the one before."""
+    nothing for so long. silent: nothing at all. One that is entered within another takes its place."""
 
     _shown: ClassVar[Bars | None] = None
 
@@ -94,20 +94,31 @@ class Bars:
         self._begun: dict[str, tuple[float, int]] = {}  # when each was first shown, and how much was done then
         self._said = self._since = clock()  # when a line was printed, and the work last said how it stands
         self._doing = self._standing = "working"
+        self._before: Bars | None = None
         self._ended = threading.Event()
         self._lock = threading.RLock()
 
     def __enter__(self) -> Bars:
-        before, Bars._shown = Bars._shown, self
-        if before is not None and not before._ended.is_set():
-            before.__exit__()
-            self._said = before._said
-        self._ended.clear()
-        if not self._silent:
-            threading.Thread(target=self._watch, daemon=True).start()
+        self._before, Bars._shown = Bars._shown, self
+        if self._before is not None:
+            self._before._stop()
+            self._said = self._before._said
+        self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop()
+        Bars._shown = self._before
+        if self._before is not None:
+            self._before._said = self._said
+            self._before._start()
+
+    def _start(self) -> None:
+        self._ended = threading.Event()
+        if not self._silent:
+            threading.Thread(target=self._watch, args=(self._ended,), daemon=True).start()
+
+    def _stop(self) -> None:
         self._ended.set()
         with self._lock:
             for name in list(self._bars):
@@ -168,8 +179,8 @@ class Bars:
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
             print(text, file=sys.stderr, flush=True)
 
-    def _watch(self) -> None:
-        while not self._ended.wait(0.5):
+    def _watch(self, ended: threading.Event) -> None:
+        while not ended.wait(0.5):
             self.go_on()
 
     def go_on(self) -> None:

@@ -74,7 +74,7 @@ def explain_command(
             text = str(found)
             if found.cycles != (was := source.tiled.spans[longest].cycles):
                 say(f"! the run was made by other sources of mimdsim, which counted {was:,} cycles here", bad=True)
-    if len(chosen) > 1:
+    if not superstep or len(chosen) > 1:
         for line in _slowest_first(source.tiled, chosen):
             say(line)
     if superstep:

@@ -117,11 +117,11 @@ def _lines(studied: StudyResult, *, narrow: bool) -> Iterator[str]:
     warnings = [f"! {line}" for line in firing_warnings(studied)]
     notes = note_lines(rows, names, trained=given.fill is None)
     if narrow:
-        prose, most = folded_lines([*warnings, *notes]), SHORT_LINES - 4
-        table = table_lines(rows, names, beside, narrow=True)
+        first, prose = folded_lines(warnings), folded_lines(notes)
+        table, most = table_lines(rows, names, beside, narrow=True), SHORT_LINES - 4 - len(first)
         room = max(most // 2, most - len(prose))
         more = [f"  and {counted(len(table) - room, 'more point')}"] * (len(table) > room)
-        yield from [*table[:room], *more, *prose[: most - min(room, len(table))]]
+        yield from [*first, *table[:room], *more, *prose[: most - min(room, len(table))]]
         return
     yield from (*warnings, *table_lines(rows, names, beside), *notes)
     if given.fill is None:

@@ -113,8 +113,8 @@ def simulate(
     profile. background: where changes are estimated for advice meanwhile. inference: time the forward pass
     alone too, with the spikes of test samples on the trained weights.
     """
-    progress("compiling", 0, 1)
     inputs, code = inputs_of(workload), code_digest()  # before anything is read
+    progress("compiling", 0, 1)
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
     forward = compile_inference(workload, machine) if inference else None  # refused before anything is trained

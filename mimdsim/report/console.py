@@ -64,7 +64,11 @@ def short_lines(profile: RunProfile, page: Path | None = None) -> list[str]:
 def folded_lines(lines: Iterable[str]) -> list[str]:
     """Prose in lines of SHORT_WIDTH characters; what does not fit into SHORT_LINES, with two for where the rest is, is
     left out, and said to be."""
-    folded = [part for line in lines for part in textwrap.wrap(line, SHORT_WIDTH, subsequent_indent="  ")]
+    folded = [
+        part
+        for line in lines
+        for part in textwrap.wrap(line, SHORT_WIDTH, subsequent_indent=" " * (len(FOLDED) if line[:1] == "!" else 2))
+    ]
     most = SHORT_LINES - 2
     return folded if len(folded) <= most else [*folded[: most - 1], "  and more, which --verbose tells"]
 
