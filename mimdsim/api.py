@@ -34,6 +34,7 @@ from mimdsim.pipeline.firing import constant_layer_texts
 from mimdsim.pipeline.identity import descriptions_of
 from mimdsim.pipeline.overrides import load_gpu, load_line_up, load_tiled, split_changes
 from mimdsim.pipeline.pipeline import is_worth_advice, recorded_spikes, simulate
+from mimdsim.pipeline.recorded_run import SPIKES_FILE, save_recorded
 from mimdsim.pipeline.result import Run
 from mimdsim.pipeline.what_if import Request
 from mimdsim.profile import MAPPING_FILE, save_profile
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from mimdsim.checking.program import Subject
     from mimdsim.studies import Study, StudyResult
 
-OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
+OF_A_RUN = ("profile.json", DETAIL_FILE, SPIKES_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = Named | Workload
 GivenMachine = Named | MimdMachine
 GivenGpu = Named | GpuMachine
@@ -335,6 +336,7 @@ def check(
     from mimdsim.checking.check_result import CheckResult
     from mimdsim.checking.program import check_program, load_build, shrunk
 
+    progress("checking", 0, 1)
     for_workload, for_machine = split_changes(dict(changes or {}))
     chosen = load_tiled(machine, for_machine)
     if not isinstance(workload, Workload) and os.fspath(workload).endswith(".py"):
@@ -454,6 +456,7 @@ def _written(
     with replace_files(Path(folder), (*OF_A_RUN, *report_files())) as draft:
         if detail is not None:
             save_detail(draft / DETAIL_FILE, detail)
+        save_recorded(draft / SPIKES_FILE, made)
         training = made.profile.training
         said = training.said_of_lists if training is not None else ""
         write_trained(draft / "weights.safetensors", made.log.weights, made.workload, said)

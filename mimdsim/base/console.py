@@ -7,11 +7,12 @@ import contextlib
 import os
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -46,6 +47,7 @@ def say(text: str, *, nl: bool = True, err: bool = False, bad: bool = False) -> 
     """Print to the console; all that the commands print goes through here. bad: in red, where a terminal shows it
     (and NO_COLOR is not set)."""
     text = printable(text)
+    Bars.give_way()
     click.echo(click.style(text, fg="red") if bad and not os.environ.get("NO_COLOR") else text, nl=nl, err=err)
 
 
@@ -75,56 +77,125 @@ def internal_error_text(failure: Exception) -> str:
     return f"{said}; {ask}, and with {name}"
 
 
-LINE_SECONDS = 30.0  # between two lines without a terminal
-NEWS_SECONDS = 5.0  # between those of work that says how it stands
+SILENT_SECONDS = 4.0  # after which work says that it goes on: nobody waits for five without a sign
 NEWS_BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # 80 columns suffice
+NAMED = "{desc}, {elapsed}"  # of work that is not counted
 
 
 class Bars:
-    """Progress with time left, after two seconds on a terminal; elsewhere a line on stderr every half minute, every few
-    seconds if work says how it stands."""
+    """Progress on stderr: bars with time left on a terminal, elsewhere a line every few seconds; also of work that says
+    nothing for so long. silent: nothing at all. One that is entered within another takes its place."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    _shown: ClassVar[Bars | None] = None
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, silent: bool = False) -> None:
         self._bars: dict[str, Any] = {}
-        self._clock = clock
+        self._clock, self._silent = clock, silent
         self._begun: dict[str, tuple[float, int]] = {}  # when each was first shown, and how much was done then
-        self._said = clock()
+        self._said = self._since = clock()  # when a line was printed, and the work last said how it stands
+        self._doing = self._standing = "working"
+        self._before: Bars | None = None
+        self._ended = threading.Event()
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Bars:
+        self._before, Bars._shown = Bars._shown, self
+        if self._before is not None:
+            self._before._stop()
+            self._said = self._before._said
+        self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for bar in self._bars.values():
-            bar.close()
+        self._stop()
+        Bars._shown = self._before
+        if self._before is not None:
+            self._before._said = self._said
+            self._before._start()
+
+    def _start(self) -> None:
+        self._ended = threading.Event()
+        if not self._silent:
+            threading.Thread(target=self._watch, args=(self._ended,), daemon=True).start()
+
+    def _stop(self) -> None:
+        self._ended.set()
+        with self._lock:
+            for name in list(self._bars):
+                self._close(name)
+
+    @staticmethod
+    def give_way() -> None:
+        """Leave the line to what is printed next."""
+        if Bars._shown is not None:
+            with Bars._shown._lock:
+                for bar in Bars._shown._bars.values():
+                    bar.clear()
 
     def show(self, what: str, done: int, total: int) -> None:
-        """what: the work, and after a comma, if it wants, how it stands: "training, epoch 2 of 6, loss 0.412"."""
-        if not total:
+        """what: the work, and after a comma, if it wants, how it stands: "training, epoch 2 of 6, loss 0.412"; 0 of 1
+        done: it is not counted."""
+        if not total or self._silent:
             return
         what, _, stands = what.partition(", ")
-        if not sys.stderr.isatty():
-            self._say(what, stands, done, total)
-            return
+        with self._lock:
+            if what != self._doing:
+                self._doing = what
+                for name in [name for name, bar in self._bars.items() if bar.total == 1]:
+                    self._close(name)
+            stands_at = f"{what}: {done:,} of {total:,}{stands and f', {stands}'}" if total > 1 else what
+            self._standing, self._since = "working" if done >= total else stands_at, self._clock()
+            if sys.stderr.isatty():
+                self._draw(what, stands, done, total)
+            else:
+                self._say(what, done, total)
+
+    def _draw(self, what: str, stands: str, done: int, total: int) -> None:
         from tqdm import tqdm
 
         if what not in self._bars:
-            form = NEWS_BAR if stands else None
+            form = NAMED if total == 1 else NEWS_BAR if stands else None
             self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr, bar_format=form)
         bar = self._bars[what]
         bar.set_postfix_str(stands, refresh=False)
         bar.update(done - bar.n)
         if done >= total:  # the next bar reuses its line
+            self._close(what)
+
+    def _close(self, what: str) -> None:
+        if what in self._bars:
             self._bars.pop(what).close()
 
-    def _say(self, what: str, stands: str, done: int, total: int) -> None:
+    def _say(self, what: str, done: int, total: int) -> None:
         now = self._clock()
         since, before = self._begun.setdefault(what, (now, done))
-        if now - self._said < (NEWS_SECONDS if stands else LINE_SECONDS) or done >= total:
+        if now - self._said < SILENT_SECONDS or done >= total:
             return
-        self._said = now
         left = f", about {(now - since) / (done - before) * (total - done):,.0f} s left" if done > before else ""
-        stands = stands and f", {stands}"
-        print(f"{what}: {done:,} of {total:,}{stands}{left}", file=sys.stderr, flush=True)
+        self._print(self._standing + left)
+
+    def _print(self, text: str) -> None:
+        self._said = self._clock()
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            print(text, file=sys.stderr, flush=True)
+
+    def _watch(self, ended: threading.Event) -> None:
+        while not ended.wait(0.5):
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Say that work goes on, if it has said nothing for a while."""
+        with self._lock:
+            if self._silent or self._ended.is_set():
+                return
+            if sys.stderr.isatty():
+                if not self._bars:
+                    self._draw("working", "", 0, 1)
+                for bar in list(self._bars.values()):
+                    bar.refresh()
+            elif self._clock() - self._said >= SILENT_SECONDS:
+                so_far = round(self._clock() - self._since)
+                self._print(self._standing + (f", for {so_far:,} s" if so_far else ""))
 
 
 class GivenPath(_ParamType):

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mimdsim.base.console import PATH
-from mimdsim.cli.options import BEST_MAPPING, CANDIDATES, FOLDER, MAPPING, SET, WORKLOAD
+from mimdsim.cli.options import BEST_MAPPING, CANDIDATES, FOLDER, MAPPING, SET, WORKLOAD, Output, output
 from mimdsim.cli.run import named_changes, report_folder, run_and_show
 
 
@@ -20,6 +20,7 @@ from mimdsim.cli.run import named_changes, report_folder, run_and_show
 @BEST_MAPPING
 @CANDIDATES
 @SET
+@output
 def compare_command(
     workload: str,
     machines: tuple[str, ...],
@@ -28,6 +29,7 @@ def compare_command(
     best_mapping: bool,
     candidates: int,
     changes: tuple[str, ...],
+    shown: Output,
 ) -> None:
     """Compare tiled machines and GPUs on WORKLOAD (default: bow, a100 and h100).
 
@@ -42,4 +44,4 @@ def compare_command(
     changed, name = named_changes(workload, changes, mapping)
     folder = out or report_folder(name, "compared", changed, mapping)
     searched = candidates if best_mapping else 0
-    run_and_show(partial(api.compare, workload, chosen, mapping=mapping, best_mapping=searched), folder, changed)
+    run_and_show(partial(api.compare, workload, chosen, mapping=mapping, best_mapping=searched), folder, changed, shown)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from mimdsim.base.console import FILE_TO_WRITE, say
+from mimdsim.base.console import FILE_TO_WRITE, Bars, say
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.units import counted
-from mimdsim.cli.options import BATCH, MACHINE, SET, TIMESTEPS, WORKLOAD
+from mimdsim.cli.options import BATCH, DEFAULT_MACHINE, MACHINE, SET, TIMESTEPS, WORKLOAD
 
 if TYPE_CHECKING:
     from mimdsim.machine import MimdMachine
     from mimdsim.profile import TiledProfile
+    from mimdsim.profile.detail import Detail
     from mimdsim.program import Program, RecordedActivity
+
+PROFILE = "profile.json"
 
 
 @click.command("explain", short_help="Explain the cycles of a superstep, down to its vertices.")
@@ -35,19 +41,84 @@ def explain_command(
     tile: int | None,
     timestep: int | None,
     dump: Path | None,
-    timesteps: int,
-    batch: int,
-    changes: tuple[str, ...],
+    **how: Any,
 ) -> None:
-    """Explain the cycles of SUPERSTEP of WORKLOAD, or of a kernel (.py), on MACHINE.
+    """Explain the cycles of SUPERSTEP of WORKLOAD, or of a kernel (.py), on MACHINE; or of a run that was made, by its
+    folder:  mimdsim explain reports/digits-bow "state gradient"
 
-    SUPERSTEP is a name or a number; without it, all are listed with their cycles, slowest first.
+    SUPERSTEP is a name in any spelling, a layer, a phase or a number; where several are meant they are listed, and the
+    longest is explained. Without it, all are listed with their cycles, slowest first. A run is explained with its own
+    spikes and machine; otherwise spikes are random, sequences short and batches small (--timesteps, --batch).
     """
-    from mimdsim.api import no_workload_changes
     from mimdsim.base.files import write_atomically
-    from mimdsim.pipeline.overrides import load_tiled, parse_changes
+    from mimdsim.profile.operations import find_supersteps
     from mimdsim.program.printer import listing
     from mimdsim.timing import explain
+
+    with Bars() as bars:
+        if is_run(workload):
+            source, superstep = _saved_run(workload, machine, superstep, how["changes"])
+        else:
+            source = _timed(workload, machine, **how)
+        chosen = find_supersteps(source.tiled.spans, superstep) if superstep else range(len(source.tiled.spans))
+        longest = max(chosen, key=lambda at: source.tiled.spans[at].cycles, default=0)
+        if dump is not None:
+            write_atomically(dump, listing(source.made()[0], [span.cycles for span in source.tiled.spans]))
+        text = ""
+        if superstep and tile is None and timestep is None:
+            text = source.explained(longest)
+        if superstep and not text:
+            bars.show("compiling", 0, 1)
+            program, described, activity = source.made()
+            found = explain(program, described, longest, tile, activity, timestep)
+            text = str(found)
+            if found.cycles != (was := source.tiled.spans[longest].cycles):
+                say(f"! the run was made by other sources of mimdsim, which counted {was:,} cycles here", bad=True)
+    if not superstep or len(chosen) > 1:
+        for line in _slowest_first(source.tiled, chosen):
+            say(line)
+    if superstep:
+        say(("\n" if len(chosen) > 1 else "") + text)
+
+
+class Timed(NamedTuple):
+    """What is explained: a profile, and how its program, machine and spikes are had; detail: of a saved run."""
+
+    tiled: TiledProfile
+    made: Callable[[], tuple[Program, MimdMachine, RecordedActivity]]
+    detail: Detail | None = None
+
+    def explained(self, number: int) -> str:
+        """What a saved run says of a superstep on its slowest tile; '' if it does not."""
+        kept = () if self.detail is None else self.detail.explained
+        return str(kept[number]) if number < len(kept) else ""
+
+
+def is_run(given: str) -> bool:
+    """Whether this names the folder or the profile of a run that was made."""
+    return os.path.isfile(os.path.join(given, PROFILE)) or os.path.basename(given) == PROFILE
+
+
+def _saved_run(given: str, first: str, second: str, changes: tuple[str, ...]) -> tuple[Timed, str]:
+    """A run that was made, and the superstep that is asked for: the first argument after its folder."""
+    from mimdsim.pipeline.recorded_run import compile_again
+    from mimdsim.profile import load_profile
+    from mimdsim.profile.detail import load_beside
+
+    if second or changes:
+        what = f"{first!r}" if second else "--set"
+        raise DescriptionError("explain", [f"{given} is a run that was made, with its machine: leave out {what}"])
+    path = Path(given) if os.path.basename(given) == PROFILE else Path(given) / PROFILE
+    profile = load_profile(path)
+    if profile.tiled is None:
+        raise DescriptionError("explain", [f"{path} has no tiled machine, so there are no supersteps"])
+    timed = Timed(profile.tiled, partial(compile_again, path.parent, profile), load_beside(path, profile))
+    return timed, "" if first == DEFAULT_MACHINE else first
+
+
+def _timed(workload: str, machine: str, timesteps: int, batch: int, changes: tuple[str, ...]) -> Timed:
+    from mimdsim.api import no_workload_changes
+    from mimdsim.pipeline.overrides import load_tiled, parse_changes
 
     for_workload, for_machine = parse_changes(changes)
     chosen = load_tiled(machine, for_machine)
@@ -56,13 +127,7 @@ def explain_command(
         program, activity, tiled = _timed_kernel(Path(workload), chosen)
     else:
         program, activity, tiled = _timed_workload(workload, for_workload, chosen, timesteps, batch)
-    if dump is not None:
-        write_atomically(dump, listing(program, [span.cycles for span in tiled.spans]))
-    if superstep:
-        say(str(explain(program, chosen, superstep, tile, activity, timestep)))
-        return
-    for line in _slowest_first(tiled):
-        say(line)
+    return Timed(tiled, lambda: (program, chosen, activity))
 
 
 def _timed_kernel(path: Path, machine: MimdMachine) -> tuple[Program, RecordedActivity, TiledProfile]:
@@ -95,12 +160,14 @@ def _timed_workload(
     return compiled.program, activity, retime(compiled, machine, activity)
 
 
-def _slowest_first(tiled: TiledProfile) -> list[str]:
-    """All supersteps with number, cycles and share."""
-    order = sorted(range(len(tiled.spans)), key=lambda at: (-tiled.spans[at].cycles, at))
-    widest = max((len(span.name) for span in tiled.spans), default=0)
+def _slowest_first(tiled: TiledProfile, chosen: Sequence[int]) -> list[str]:
+    """Supersteps with number, cycles and share, and what they take together."""
+    order = sorted(chosen, key=lambda at: (-tiled.spans[at].cycles, at))
+    widest = max((len(tiled.spans[at].name) for at in order), default=0)
+    together = sum(tiled.spans[at].cycles for at in order)
+    of = f"{len(order)} of them, which take {together:,}" if len(order) < len(tiled.spans) else ""
     lines = [
-        f"{tiled.cycles:,} cycles a {tiled.run_name} on {tiled.machine}",
+        f"{tiled.cycles:,} cycles a {tiled.run_name} on {tiled.machine}" + (f"; {of}" if of else ""),
         f"{'number':>6}  {'superstep':<{widest}}  {'phase':<12}  {'times':>6}  {'compute':>10}  {'exchange':>10}  "
         f"{'sync':>9}  {'cycles':>11}  {'share':>6}",
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from mimdsim.base.console import RAISE, internal_error_text, say
+from mimdsim.base.console import RAISE, Bars, internal_error_text, say
 from mimdsim.base.errors import MimdsimError, cannot_write, of_the_machine
 from mimdsim.base.modules import PACKAGE
 from mimdsim.base.out_of_memory import lacks_memory, out_of_memory_text, watch_memory
@@ -48,7 +48,8 @@ class Commands(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            with Bars():  # until the command has its own
+                return super().invoke(context)
         except MimdsimError as mistake:
             say(f"mimdsim: {mistake}", err=True)
             context.exit(2)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.console import FILE_TO_WRITE, Bars, say
+from mimdsim.base.console import FILE_TO_WRITE, say
 from mimdsim.base.errors import DescriptionError, shortened
-from mimdsim.cli.options import MACHINE, PROCESSES, SET, WORKLOAD
+from mimdsim.cli.options import MACHINE, PROCESSES, SET, VERBOSE, WORKLOAD, Output, output
 
 if TYPE_CHECKING:
     from mimdsim.search import SearchResult
@@ -42,6 +43,7 @@ OBJECTIVES = ("time", "memory", "energy", "product")
 @click.option("--smallest-sram", is_flag=True, help="Find the smallest SRAM (tile.sram_bytes) with a feasible mapping.")
 @click.option("--batch", "batches", default="", metavar="B1,B2,...", help="Find the batch with the highest throughput.")
 @SET
+@output
 def place_command(
     workload: str,
     machine: str,
@@ -51,6 +53,7 @@ def place_command(
     smallest_sram: bool,
     batches: str,
     changes: tuple[str, ...],
+    shown: Output,
     **more: Any,
 ) -> None:
     """Search for the best mapping of WORKLOAD on MACHINE: how every layer is cut, and the form of the program."""
@@ -66,21 +69,23 @@ def place_command(
     changed = for_workload | for_machine
     sizes = _sizes(batches)
     if sizes:
-        _place_batches(workload, machine, sizes, changed, given, out)
+        _place_batches(workload, machine, sizes, changed, given, out, shown)
         return
     from mimdsim import api
-    from mimdsim.search.render import result_lines, smallest_lines
+    from mimdsim.search.render import compared_lines, result_lines, result_record, smallest_lines
 
-    with Bars() as bars:
+    with shown.bars() as bars:
         found = api.place(
             workload, machine, changes=changed, out=out, smallest=smallest_sram, progress=bars.show, **given
         )
-    for line in result_lines(found):
-        say(line, bad=line.startswith("!"))
-    if smallest_sram:
-        for line in smallest_lines(found):
-            say(line)
-    _said_written(out, workload, machine)
+    written = _written(out, workload, machine)
+    least = smallest_lines(found) if smallest_sram else ()
+    shown.show(
+        out,
+        short=lambda: [*compared_lines(found), *list(least)[1:2], *written, VERBOSE],
+        everything=lambda: [*result_lines(found), *least, *written],
+        record=lambda: result_record(found),
+    )
 
 
 def _sizes(text: str) -> list[int]:
@@ -95,41 +100,59 @@ def _sizes(text: str) -> list[int]:
 
 
 def _place_batches(
-    workload: str, machine: str, sizes: list[int], changes: dict[str, Any], given: dict[str, Any], out: Path | None
+    workload: str,
+    machine: str,
+    sizes: list[int],
+    changes: dict[str, Any],
+    given: dict[str, Any],
+    out: Path | None,
+    shown: Output,
 ) -> None:
     """The best mapping of every batch, and the batch with most samples a second."""
     from mimdsim import api
     from mimdsim.base.errors import DoesNotFit
+    from mimdsim.search.render import result_record
 
     found: dict[int, SearchResult] = {}
-    say("batch  samples/s  ms per training step  peak bytes  published samples/s")
+    told = shown.form in ("short", "verbose")
+    if told:
+        say("batch  samples/s  ms per training step  peak bytes  published samples/s")
     for size in sizes:
         try:
-            with Bars() as bars:
+            with shown.bars() as bars:
                 one = api.place(
                     *(workload, machine), changes=changes | {"training.batch": size}, progress=bars.show, **given
                 )
         except DoesNotFit as refusal:
-            say(f"{size:>5}  {refusal}")
+            say(f"{size:>5}  {refusal}", err=not told)
             continue
         found[size] = one
-        first = one.published
-        published = f"{size / first.seconds:,.0f}" if first is not None and first.fits else "does not fit"
-        say(
-            f"{size:>5}  {size / one.best.seconds:>9,.0f}  {1e3 * one.best.seconds:>20.4g}  "
-            f"{one.best.figures.peak_bytes:>10,}  {published:>19}"
-        )
-        for line in one.doubted:
-            say(f"! batch {size}: {line}.", bad=True)
+        for line in _batch_lines(size, one) if told else ():
+            say(line, bad=line.startswith("!"))
     if not found:
         raise DoesNotFit("no batch fits; give smaller ones, or a machine with more memory (tile.sram_bytes)")
     most = max(found, key=lambda size: size / found[size].best.seconds)
-    say(f"\nBatch {most} gives most samples per second: {most / found[most].best.seconds:,.0f}.")
     if out is not None:
         api.write_found(out, found[most], workload, machine, changes | {"training.batch": most})
-        _said_written(out, workload, machine)
+    best = f"Batch {most} gives most samples per second: {most / found[most].best.seconds:,.0f}."
+    lines = ["", best, *_written(out, workload, machine)]
+    shown.show(
+        out,
+        short=lambda: lines,
+        everything=lambda: lines,
+        record=lambda: {"best_batch": most, "batches": {str(size): result_record(one) for size, one in found.items()}},
+    )
 
 
-def _said_written(out: Path | None, workload: str, machine: str) -> None:
-    if out is not None:
-        say(f"\nWritten: {out}; use it with  mimdsim run {workload} {machine} --mapping {out}")
+def _batch_lines(size: int, one: SearchResult) -> Iterator[str]:
+    first = one.published
+    published = f"{size / first.seconds:,.0f}" if first is not None and first.fits else "does not fit"
+    yield (
+        f"{size:>5}  {size / one.best.seconds:>9,.0f}  {1e3 * one.best.seconds:>20.4g}  "
+        f"{one.best.figures.peak_bytes:>10,}  {published:>19}"
+    )
+    yield from (f"! batch {size}: {line}." for line in one.doubted)
+
+
+def _written(out: Path | None, workload: str, machine: str) -> list[str]:
+    return [] if out is None else ["", f"Written: {out}; use it with  mimdsim run {workload} {machine} --mapping {out}"]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.console import FILE_TO_WRITE, PATH, Bars, say
+from mimdsim.base.console import FILE_TO_WRITE, PATH, say
 from mimdsim.base.errors import MimdsimError
+from mimdsim.cli.options import Output, output
 
 if TYPE_CHECKING:
     from mimdsim.profile import RunProfile
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
 )
 @click.option("--trace-tiles", default="", metavar="0,7,40-47", help="Tiles of the trace beside the busiest; or: all.")
 @click.option("--trace-timesteps", is_flag=True, help="Also trace the timesteps of the run's window one by one.")
+@output
 def report_command(
     profile: Path,
     other: Path | None,
     out: Path | None,
     opened: bool,
+    shown: Output,
     **traced: Any,
 ) -> None:
     """Redraw the report of a saved profile.json. With the profile.json of another run, OTHER, the page also shows the
@@ -45,11 +48,12 @@ def report_command(
     from mimdsim.base.files import folders_to_write, read_whole
     from mimdsim.profile import load_profile
     from mimdsim.profile.detail import load_beside
-    from mimdsim.report import difference_lines, marked_as_bad, report_files, summary_lines, write_report
+    from mimdsim.report import headline_record, report_files, short_lines, summary_lines, write_report
+    from mimdsim.report.console import difference_lines, difference_record
 
     folder = out or (profile.parent if other is None else profile.parent / "report-compared")
     refuse_other(folder, RUN, KERNEL)
-    with folders_to_write(folder), replace_files(folder, report_files()) as draft, Bars() as bars:
+    with folders_to_write(folder), replace_files(folder, report_files()) as draft, shown.bars() as bars:
         loaded = load_profile(profile)  # while no other process writes there
         beside = folder / "profile.json"
         if beside.is_file() and not beside.samefile(profile) and read_whole(beside) != read_whole(profile):
@@ -61,10 +65,23 @@ def report_command(
             against = load_profile(other)
             compared = (against, load_beside(other, against))
         write_report(loaded, draft, bars.show, detail, compared)
-    for line, bad in marked_as_bad(difference_lines(loaded, compared[0]) if compared else summary_lines(loaded)):
-        say(line, bad=bad)
     page = folder / "report.html"
-    say(f"\nReport: {page}{trace_line}")
+    written = ["", f"Report: {page}", *trace_line]
+    if compared is None:
+        shown.show(
+            folder,
+            short=lambda: [*short_lines(loaded, page), *trace_line],
+            everything=lambda: [*summary_lines(loaded), *written],
+            record=lambda: headline_record(loaded),
+        )
+    else:
+        against = compared[0]
+        shown.show(
+            folder,
+            short=lambda: [*difference_lines(loaded, against), *written],
+            everything=lambda: [*difference_lines(loaded, against, every=True), *written],
+            record=lambda: difference_record(loaded, against),
+        )
     if opened:
         import webbrowser
 
@@ -74,14 +91,14 @@ def report_command(
 
 def _write_trace(
     profile: RunProfile, detail: Detail | None, trace: Path | None, trace_tiles: str, trace_timesteps: bool
-) -> str:
+) -> list[str]:
     """Write the trace that is asked for; what is said of it."""
     if trace is None:
         if trace_tiles or trace_timesteps:
             raise MimdsimError("--trace-tiles and --trace-timesteps are for --trace FILE, which is missing")
-        return ""
+        return []
     from mimdsim.base.units import parse_numbers
     from mimdsim.report.trace import write_trace
 
     chosen = parse_numbers(trace_tiles, detail.tiles, "--trace-tiles") if detail else ()
-    return f"\nTrace: {write_trace(trace, profile, detail, tiles=tuple(chosen), timesteps=trace_timesteps)}"
+    return [f"Trace: {write_trace(trace, profile, detail, tiles=tuple(chosen), timesteps=trace_timesteps)}"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.console import FILE_TO_WRITE, PATH, Bars, explain_interrupt, say
-from mimdsim.cli.options import FOLDER, MACHINE, MAPPING, SET, WORKLOAD
+from mimdsim.base.console import FILE_TO_WRITE, PATH, explain_interrupt
+from mimdsim.cli.options import FOLDER, MACHINE, MAPPING, SET, WORKLOAD, Output, output
 
 if TYPE_CHECKING:
     from mimdsim.pipeline import Run
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--window", metavar="40-49", help="Timesteps to record per tile (default: the first ten).")
 @MAPPING
 @SET
+@output
 def run_command(
     workload: str,
     machine: str,
@@ -42,6 +43,7 @@ def run_command(
     dump: Path | None,
     checkpoint: Path | None,
     changes: tuple[str, ...],
+    shown: Output,
     **more: Any,
 ) -> None:
     """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
@@ -52,7 +54,7 @@ def run_command(
     folder = out or report_folder(name, load_tiled(machine).name, changed, mapping)
     more |= {"mapping": mapping, "gpus": tuple(gpu for gpu in gpus if gpu != "none")}
     run = partial(api.run, workload, machine, dump=dump, checkpoint=checkpoint, **more)
-    run_and_show(run, folder, changed, dump, checkpoint)
+    run_and_show(run, folder, changed, shown, dump, checkpoint)
 
 
 def named_changes(workload: str, changes: tuple[str, ...], mapping: Path | None) -> tuple[dict[str, Any], str]:
@@ -77,19 +79,24 @@ def run_and_show(
     make: Callable[..., Run],
     folder: Path,
     changes: dict[str, Any],
+    shown: Output,
     dump: Path | None = None,
     checkpoint: Path | None = None,
 ) -> None:
     """Write what `make` makes to `folder` and show it."""
     from mimdsim.base.files import folders_to_write
-    from mimdsim.report import marked_as_bad, summary_lines
+    from mimdsim.report import headline_record, short_lines, summary_lines
 
     needed = (folder, dump, checkpoint and checkpoint.parent)
-    with explain_interrupt(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), Bars() as bars:
-        found = make(changes=changes, report=folder, progress=bars.show)
-    for line, bad in marked_as_bad(summary_lines(found.profile)):
-        say(line, bad=bad)
-    say(f"\nReport: {folder / 'report.html'}")
+    with explain_interrupt(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), shown.bars() as bars:
+        profile = make(changes=changes, report=folder, progress=bars.show).profile
+    page = folder / "report.html"
+    shown.show(
+        folder,
+        short=lambda: short_lines(profile, page),
+        everything=lambda: [*summary_lines(profile), "", f"Report: {page}"],
+        record=lambda: headline_record(profile),
+    )
 
 
 def _kept(checkpoint: Path | None) -> str:

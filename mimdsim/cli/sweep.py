@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.console import FILE_TO_WRITE, say
+from mimdsim.base.console import FILE_TO_WRITE
 from mimdsim.base.errors import DescriptionError
-from mimdsim.cli.options import BEST_MAPPING, CANDIDATES, DASK, MACHINE, MAPPING, PROCESSES, STUDY_FOLDER, WORKLOAD
-from mimdsim.cli.study import compute_points, say_written
+from mimdsim.base.units import counted
+from mimdsim.cli.options import (
+    BEST_MAPPING,
+    CANDIDATES,
+    DASK,
+    MACHINE,
+    MAPPING,
+    PROCESSES,
+    STUDY_FOLDER,
+    WORKLOAD,
+    Output,
+    output,
+)
+from mimdsim.cli.study import compute_points, show_points
 
 if TYPE_CHECKING:
-    from mimdsim.studies import Study
+    from mimdsim.studies import Study, StudyResult
 
 
 @click.command("sweep", short_help="Time every combination of field values.")
@@ -48,6 +61,7 @@ if TYPE_CHECKING:
 @CANDIDATES
 @click.option("--save", type=FILE_TO_WRITE, metavar="FILE", help="Write the sweep as a study file too.")
 @MAPPING
+@output
 def sweep_command(
     workload: str,
     machine: str,
@@ -58,6 +72,7 @@ def sweep_command(
     best_mapping: bool,
     save: Path | None,
     mapping: Path | None,
+    shown: Output,
     **more: Any,
 ) -> None:
     """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12.
@@ -65,8 +80,7 @@ def sweep_command(
     A sweep is a study of one workload whose points are a grid; --save writes it as a file for `mimdsim study`.
     """
     from mimdsim import api
-    from mimdsim.studies import make_study, note_lines, parse_axes, table_lines, write_figures, write_study
-    from mimdsim.studies.answer_text import firing_warnings
+    from mimdsim.studies import make_study, parse_axes, write_figures, write_study
     from mimdsim.studies.page_data import write_report
 
     if best_mapping and mapping is not None:
@@ -84,19 +98,38 @@ def sweep_command(
     folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep{_mark(given)}"
     if save is not None:
         write_study(given, save, command=f"mimdsim study {save}")
-    studied = compute_points(folder, partial(api.study, given, folder, processes=processes, dask=dask))
-    rows, names, beside = list(studied.rows), list(given.axes), tuple(Path(gpu).stem for gpu in given.gpus)
-    files = [*write_figures(rows, names, folder, beside), *write_report(studied, folder)]
+    studied = compute_points(folder, partial(api.study, given, folder, processes=processes, dask=dask), shown)
+    rows, beside = list(studied.rows), tuple(Path(gpu).stem for gpu in given.gpus)
+    files = [*studied.files, *write_figures(rows, list(given.axes), folder, beside), *write_report(studied, folder)]
+    show_points(
+        studied, folder, files, shown, short=partial(_lines, narrow=True), everything=partial(_lines, narrow=False)
+    )
+
+
+def _lines(studied: StudyResult, *, narrow: bool) -> Iterator[str]:
+    """The points as a table, with what is to be known of them. narrow: as a terminal shows it, in few columns."""
+    from mimdsim.report.console import SHORT_LINES, folded_lines
+    from mimdsim.studies import note_lines, table_lines
+    from mimdsim.studies.answer_text import firing_warnings
+
+    given, rows, names = studied.study, list(studied.rows), list(studied.study.axes)
+    beside = tuple(Path(gpu).stem for gpu in given.gpus)
     warnings = [f"! {line}" for line in firing_warnings(studied)]
-    for line in (*warnings, *table_lines(rows, names, beside), *note_lines(rows, names, trained=given.fill is None)):
-        say(line, bad=line.startswith("!"))
+    notes = note_lines(rows, names, trained=given.fill is None)
+    if narrow:
+        first, prose = folded_lines(warnings), folded_lines(notes)
+        table, most = table_lines(rows, names, beside, narrow=True), SHORT_LINES - 4 - len(first)
+        room = max(most // 2, most - len(prose))
+        more = [f"  and {counted(len(table) - room, 'more point')}"] * (len(table) > room)
+        yield from [*first, *table[:room], *more, *prose[: most - min(room, len(table))]]
+        return
+    yield from (*warnings, *table_lines(rows, names, beside), *notes)
     if given.fill is None:
         length = f"{given.training_steps} training steps" if given.training_steps else "the whole training"
         spikes = f"Spikes recorded after {length} (--training-steps)"
     else:
         spikes = f"Lists filled to {given.fill:.0%} (--fill)"
-    say(f"\n{spikes}. The same command continues where this one stopped.")
-    say_written(studied, files)
+    yield from ("", f"{spikes}. The same command continues where this one stopped.")
 
 
 def _mark(sweep: Study) -> str:

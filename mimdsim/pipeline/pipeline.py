@@ -114,6 +114,7 @@ def simulate(
     alone too, with the spikes of test samples on the trained weights.
     """
     inputs, code = inputs_of(workload), code_digest()  # before anything is read
+    progress("compiling", 0, 1)
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
     forward = compile_inference(workload, machine) if inference else None  # refused before anything is trained
@@ -130,6 +131,7 @@ def simulate(
         checkpoints = replace(checkpoints, digest=course_digest(workload, machine), described=described)
         checkpoints = replace(checkpoints, earlier=earlier_digests(workload, machine), inputs=inputs, code=code)
     log = train_workload(workload, compiled, data, progress, checkpoints)
+    progress("timing", 0, 1)
     all_spikes = accuracy_of_all_spikes(workload, compiled.network, machine, data, log)
     training = training_profile(log, compiled.network.batch, all_spikes)
     weights = folded(compiled.network.layers, log.weights)
@@ -277,6 +279,7 @@ def train_workload(
 ) -> TrainingLog:
     """Train the compiled program as the workload says, with the engine it names."""
     check_engine(workload, compiled)
+    progress("preparing the training", 0, 1)
     recipe, network = workload.training, compiled.network
     weights = first_weights(workload, network)
     if recipe.initial_activity and not (checkpoints is not None and checkpoints.resume):

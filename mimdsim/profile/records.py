@@ -107,6 +107,15 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpanPart:
+    """What one operation of one layer takes of the compute cycles of a superstep, by its share of the busy cycles."""
+
+    operation: str
+    layer: str
+    compute_cycles: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Span:
     """One superstep of the program, summed over its `times` executions in one training step.
 
@@ -117,7 +126,8 @@ class Span:
     exchange_cycles. With several chips a superstep counts only if its chip is the slowest between barriers.
     exchange_tile: the tile that one exchange on the chip waits for, with the bytes of its wire and the cycles of its
     control instructions, the longer of which sets the exchange (a schedule of messages may take longer); -1 where
-    nothing moves.
+    nothing moves. parts: of its compute_cycles, which they sum to; empty where there are none, and in profiles from
+    before they were kept.
     """
 
     name: str
@@ -137,6 +147,7 @@ class Span:
     exchange_tile_control_cycles: int = 0
     memory_cycles: int = 0
     hidden_cycles: int = 0
+    parts: tuple[SpanPart, ...] = ()
 
     @property
     def cycles(self) -> int:

@@ -187,6 +187,10 @@ def _totals(tiled: TiledProfile, where: str) -> Iterator[Problem]:
         for part in ("link_cycles", "memory_cycles"):
             path = f"{where}.spans.{index}.{part}"
             yield from _at_most(path, getattr(span, part), span.exchange_cycles, "its exchange_cycles")
+        of_parts = sum(part.compute_cycles for part in span.parts)
+        if span.parts and of_parts != span.compute_cycles:
+            path = f"{where}.spans.{index}.parts"
+            yield path, f"{of_parts} in sum", f"that of its compute_cycles, {span.compute_cycles}"
     for index, doubt in enumerate(tiled.doubts):
         path = f"{where}.doubts.{index}.half_width_cycles"
         yield from _at_most(path, doubt.half_width_cycles, doubt.cycles, "its cycles")

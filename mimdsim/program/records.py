@@ -107,7 +107,7 @@ class VertexTable:
 
     tiles int[vertices]; operands: field -> variable name; columns: int[vertices] by name; extents: name -> a Recorded
     extent, or an int64 column for one that follows from nothing the codelet declares; constants by name. Tiles and
-    columns are `compact`.
+    columns are `compact`. stage: in a superstep that was merged from several, that of its own; '': the superstep's.
     """
 
     codelet: Codelet
@@ -117,6 +117,7 @@ class VertexTable:
     columns: dict[str, np.ndarray]
     extents: dict[str, np.ndarray | Recorded] = field(default_factory=dict)
     constants: dict[str, object] = field(default_factory=dict)
+    stage: str = ""
 
     def __post_init__(self) -> None:
         where = f"table of '{self.codelet.name}'" + (f" ({self.layer})" if self.layer else "")
@@ -175,6 +176,12 @@ class VertexTable:
         take = itemgetter(rows) if isinstance(rows, slice) else partial(take_rows, rows=rows)
         columns = {name: take(column) for name, column in self.columns.items()}
         made.__dict__.update(self.__dict__, tiles=take(self.tiles), columns=columns, extents=extents)
+        return made
+
+    def of_stage(self, stage: str) -> VertexTable:
+        """The same vertices, named as a part of a superstep that is merged from several."""
+        made = object.__new__(VertexTable)
+        made.__dict__.update(self.__dict__, stage=self.stage or stage)
         return made
 
     def with_codelet(self, codelet: Codelet) -> VertexTable:

@@ -3,15 +3,18 @@
 Drawing and templates are imported when a page is written, so that importing this package is cheap.
 """
 
-from mimdsim.report.console import difference_lines, marked_as_bad, summary_lines
+from mimdsim.report.console import difference_lines, marked_as_bad, short_lines, summary_lines
+from mimdsim.report.headline_record import headline_record
 from mimdsim.report.page import begin_figures, prepare_figures, report_files, write_report
 
 __all__ = [
     "begin_figures",
     "difference_lines",
+    "headline_record",
     "marked_as_bad",
     "prepare_figures",
     "report_files",
+    "short_lines",
     "summary_lines",
     "write_report",
 ]

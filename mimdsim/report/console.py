@@ -1,21 +1,29 @@
-"""The console summary: in the page's order, aligned columns, no colours, at most WIDTH characters per line."""
+"""The console summary: in the page's order, aligned columns, no colours, at most WIDTH characters per line; and the
+short form of it, which a terminal shows at once."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from mimdsim.base.units import counted
 from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
-from mimdsim.report.formatting import changed_fields, clipped, plain, significant, thousands
-from mimdsim.report.headline import MOST_ADVICE, verdicts
+from mimdsim.report.formatting import changed_fields, clipped, interval, milliseconds, plain, significant, thousands
+from mimdsim.report.headline import MOST_ADVICE, Verdict, verdicts
+from mimdsim.report.machine_comparison import contenders, strongest_gpu
 from mimdsim.report.sections import sections
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
 from mimdsim.report.tables_machines import energy_table
 
 WIDTH = 110
+SHORT_WIDTH, SHORT_LINES = 80, 25  # of the short form
+FIRST_CLAUSE = re.compile(r"(?<=[\w)%])[.;] .*", re.DOTALL)  # what follows it
+ONE_BY_ONE = ("machine", "GPU")  # subjects of which the short form tells all, not the first
 LONGEST = 5
 SHORTEST_NAME = 12
 # the tables that are printed; between them a line on the tiles
@@ -31,6 +39,67 @@ def summary_lines(profile: RunProfile) -> list[str]:
     return [line.translate(PLAIN_SIGNS) if len(line) <= WIDTH else clipped(line, WIDTH) for line in lines]
 
 
+def short_lines(profile: RunProfile, page: Path | None = None) -> list[str]:
+    """What was run and its verdicts, the first of every subject, in SHORT_LINES lines of SHORT_WIDTH characters; page:
+    the report, where the rest is (the line that names it is as long as its path)."""
+    fields = ", ".join(f"{key} = {value}" for key, value in changed_fields(profile))
+    size = f"{counted(profile.timesteps, 'timestep')}, batch {thousands(profile.batch)}, seed {profile.seed}"
+    heads = [f"{plain(profile.workload_title)} ({plain(profile.workload)})"]
+    heads += [f"network {plain(profile.network)}, {size}"] * bool(profile.network)
+    heads += [f"changed: {fields}"] * bool(fields)
+    last = [f"Report: {page}"] * (page is not None) + ["All of it on the console: --verbose"]
+    said = _first_of_each(profile)
+    blocks = [_said_shortly(one) for one in said]
+    room = SHORT_LINES - len(heads) - len(last)
+    for at in reversed(range(len(said))):  # the least important ones become their first clause
+        if sum(map(len, blocks)) > room:
+            blocks[at] = _said_shortly(said[at]._replace(text=FIRST_CLAUSE.sub(".", said[at].text)))
+    lines = [line for block in blocks for line in block]
+    if len(lines) > room:
+        lines = [*lines[: room - 1], "  and more, which --verbose tells"]
+    shown = [*(clipped(line, SHORT_WIDTH) for line in heads), *lines]
+    return [line.rstrip().translate(PLAIN_SIGNS) for line in (*shown, *last)]
+
+
+def folded_lines(lines: Iterable[str]) -> list[str]:
+    """Prose in lines of SHORT_WIDTH characters; what does not fit into SHORT_LINES, with two for where the rest is, is
+    left out, and said to be."""
+    folded = [
+        part
+        for line in lines
+        for part in textwrap.wrap(line, SHORT_WIDTH, subsequent_indent=" " * (len(FOLDED) if line[:1] == "!" else 2))
+    ]
+    most = SHORT_LINES - 2
+    return folded if len(folded) <= most else [*folded[: most - 1], "  and more, which --verbose tells"]
+
+
+def _first_of_each(profile: RunProfile) -> list[Verdict]:
+    """Verdicts without further ones of a subject, whose number is told; GPUs beside the strongest; warnings."""
+    every: dict[str, list[Verdict]] = {}
+    for one in verdicts(profile):
+        every.setdefault(one.subject, []).append(one)
+    found = contenders(profile)
+    rival = strongest_gpu(found)
+    every.setdefault("GPU", []).extend(
+        Verdict("GPU", "note", f"{milliseconds(one.seconds)} ms (interval {interval(one.low, one.high)} ms) on "
+                f"{one.label}: {one.ratio_words}.")
+        for one in found if one.strongest and not one.tiled and one is not rival
+    )  # fmt: skip
+    if profile.warnings:
+        every["warning"] = [Verdict("warning", "bad", text) for text in profile.warnings]
+    said = []
+    for subject, those in every.items():
+        kept = those if subject in ONE_BY_ONE else those[:1]
+        of = f"1 of {len(those)}: " if len(those) > len(kept) and subject != "advice" else ""
+        said += [one._replace(text=of + one.text) for one in kept]
+    return said
+
+
+def _said_shortly(verdict: Verdict) -> list[str]:
+    mark = "!" if verdict.mood == "bad" else " "
+    return _wrap(f"{mark} {verdict.subject:<11} ", plain(verdict.text).translate(PLAIN_SIGNS), SHORT_WIDTH)
+
+
 def marked_as_bad(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Every line of a summary, and whether it says what is wrong: those that begin with "!", and what they fold to."""
     bad = False
@@ -39,19 +108,37 @@ def marked_as_bad(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
         yield line, bad
 
 
-def difference_lines(profile: RunProfile, other: RunProfile) -> list[str]:
-    """What differs between two runs, A and B, line by line. Raises MimdsimError if one has no tiled machine."""
-    totals, supersteps = difference_tables(profile, other)
-    differ = supersteps.headers.index("B − A")
-    rows = tuple(row for row in supersteps.rows if row[differ].value)[: 2 * LONGEST]
-    title = "Supersteps whose cycles change most" if rows else ""
-    several = replace(supersteps, title=title, rows=rows, page_only=supersteps.headers[6:])
+def difference_lines(profile: RunProfile, other: RunProfile, *, every: bool = False) -> list[str]:
+    """What differs between two runs, A and B, line by line; of operations those that differ most, unless every one is
+    asked for. Raises MimdsimError if one has no tiled machine."""
+    totals, operations = difference_tables(profile, other)
+    differ = operations.headers.index("B − A")
+    rows = tuple(row for row in operations.rows if row[differ].value)
+    title = "Operations whose cycles change most" if rows else ""
+    several = replace(
+        operations, title=title, rows=rows if every else rows[: 2 * LONGEST], page_only=operations.headers[differ + 2 :]
+    )
     lines = [
         *_wrap("", plain(totals.note)),
         *_table_lines(replace(totals, title=totals.caption)),
         *_table_lines(several),
     ]
     return [line.rstrip().translate(PLAIN_SIGNS) for line in lines]
+
+
+def difference_record(profile: RunProfile, other: RunProfile) -> dict[str, Any]:
+    """The tables of differences, for scripts: rows by header, numbers where a cell has one."""
+    totals, operations = (
+        [
+            {
+                name: plain(cell.text) if cell.value is None else cell.value
+                for name, cell in zip(one.headers, row, strict=True)
+            }
+            for row in one.rows
+        ]
+        for one in difference_tables(profile, other)
+    )
+    return {"version": 1, "totals": totals, "operations": operations}
 
 
 def _lines(profile: RunProfile) -> Iterator[str]:
@@ -140,6 +227,6 @@ def _command(command: str) -> Iterator[str]:
     yield line
 
 
-def _wrap(start: str, content: str) -> list[str]:
-    """`content` after `start`, folded to WIDTH with the later lines indented."""
-    return textwrap.wrap(content, WIDTH, initial_indent=start, subsequent_indent=" " * len(start)) or [start]
+def _wrap(start: str, content: str, width: int = WIDTH) -> list[str]:
+    """`content` after `start`, folded to `width` with the later lines indented."""
+    return textwrap.wrap(content, width, initial_indent=start, subsequent_indent=" " * len(start)) or [start]

@@ -126,8 +126,8 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         "left_out": [],
     }
     explained = ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained]
-    harmless: dict[str, Any] = _harmless(header)
-    return harmless | {"explained": explained}
+    harmless_header: dict[str, Any] = harmless(header)
+    return harmless_header | {"explained": explained}
 
 
 def _learning(training: Training) -> dict[str, Any]:
@@ -139,14 +139,14 @@ def _learning(training: Training) -> dict[str, Any]:
     return {name: getattr(training, name) for name in OF_LEARNING} | {"accuracy": accuracy}
 
 
-def _harmless(value: Any) -> Any:
+def harmless(value: Any) -> Any:
     """Texts without control characters, and None for numbers that JSON cannot hold."""
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, dict):
-        return {plain(name): _harmless(each) for name, each in value.items()}
+        return {plain(name): harmless(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_harmless(each) for each in value]
+        return [harmless(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

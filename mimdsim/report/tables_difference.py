@@ -8,22 +8,26 @@ from operator import attrgetter
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import counted, show_bytes
-from mimdsim.profile import FIRING, RunProfile, Span, TiledProfile
-from mimdsim.report.explorer_data import match_names
+from mimdsim.profile import FIRING, RunProfile, TiledProfile
+from mimdsim.profile.operations import Cycles, cycles_by_operation, has_parts
 from mimdsim.report.formatting import changed_fields, significant, thousands
 from mimdsim.report.tables import Cell, Table, Value, shown, table
 
 NOTHING = "–"
-PARTS_OF_CYCLES = ("compute", "exchange", "sync")
+MERGED_PARTS = (
+    "A superstep that is merged from several counts with each of them, by their share of its compute; its exchange and "
+    "sync count with the one that computes most."
+)
+OLDER = "By the names of supersteps: one of the profiles is of a version that did not keep their parts."
 
 
 def difference_tables(profile: RunProfile, other: RunProfile) -> tuple[Table, ...]:
-    """Totals, and supersteps matched by name. Raises MimdsimError if one of the runs has no tiled machine."""
+    """Totals, and operations by layer and phase. Raises MimdsimError if one of the runs has no tiled machine."""
     one, two = profile.tiled, other.tiled
     if one is None or two is None:
         lacks = f"run A ({profile.workload})" if one is None else f"run B ({other.workload})"
         raise MimdsimError(f"{lacks} has no tiled machine, so there is nothing to compare; make it again with one")
-    return _totals(profile, one, other, two), _supersteps(one, two)
+    return _totals(profile, one, other, two), _operations(one, two)
 
 
 def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: TiledProfile) -> Table:
@@ -35,7 +39,7 @@ def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: Tile
     rows = [
         row("cycles", lambda run: run.cycles),
         row("time, ms", lambda run: 1e3 * run.seconds_per_training_step, partial(significant, digits=4)),
-        *(row(f"{part} cycles", attrgetter(f"{part}_cycles")) for part in PARTS_OF_CYCLES),
+        *(row(f"{part} cycles", attrgetter(f"{part}_cycles")) for part in Cycles._fields),
         row("tiles used", lambda run: run.tiles_used),
         row("flops", lambda run: sum(span.flops for span in run.spans)),
         row("peak memory of the fullest tile", lambda run: run.memory.peak_bytes, show_bytes),
@@ -72,43 +76,38 @@ def _only(name: str, run: RunProfile, other: RunProfile) -> str:
     return f" Changed in {name} only: {', '.join(found)}." if found else ""
 
 
-def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:
-    """All supersteps of both, by the size of the change; those of one run only have no partner."""
-    places = match_names([span.name for span in one.spans], [span.name for span in two.spans])
-    pairs: list[tuple[Span | None, Span | None]] = [
-        (span, two.spans[place] if place >= 0 else None) for span, place in zip(one.spans, places, strict=True)
-    ]
-    known_places = set(places)
-    pairs += [(None, span) for place, span in enumerate(two.spans) if place not in known_places]
-    pairs.sort(key=lambda pair: -abs(_change(*pair)))
+def _operations(one: TiledProfile, two: TiledProfile) -> Table:
+    """All operations of both, by the size of the change; those of one run only have no partner."""
+    by_part = has_parts(one) and has_parts(two)
+    cycles_a, cycles_b = (cycles_by_operation(each, by_part=by_part) for each in (one, two))
     rows = []
-    for a, b in pairs:
-        known = a or b
-        assert known is not None
+    changed = {
+        key: cycles_b.get(key, Cycles()).total - cycles_a.get(key, Cycles()).total
+        for key in dict.fromkeys((*cycles_a, *cycles_b))
+    }
+    for key in sorted(changed, key=lambda key: -abs(changed[key])):
+        a, b = cycles_a.get(key), cycles_b.get(key)
+        before, after = a or Cycles(), b or Cycles()
         rows.append(
             [
-                known.name,
-                known.phase,
-                a.cycles if a else NOTHING,
-                b.cycles if b else NOTHING,
-                _signed(thousands, _change(a, b)),
-                _ratio(a.cycles, b.cycles) if a and b else NOTHING,
-                *(_signed(thousands, _change(a, b, f"{part}_cycles")) for part in PARTS_OF_CYCLES),
+                *key,
+                a.total if a else NOTHING,
+                b.total if b else NOTHING,
+                _signed(thousands, changed[key]),
+                _ratio(a.total, b.total) if a and b else NOTHING,
+                *(_signed(thousands, new - old) for old, new in zip(before, after, strict=True)),
             ]
         )
-    alone = (sum(b is None for _, b in pairs), sum(a is None for a, _ in pairs))
     return table(
-        "supersteps-compared",
-        "Supersteps by the change of their cycles",
-        ("superstep", "phase", "cycles A", "cycles B", "B − A", "B / A", *PARTS_OF_CYCLES),
+        "operations-compared",
+        "Operations by the change of their cycles",
+        ("operation", "layer", "phase", "cycles A", "cycles B", "B − A", "B / A", *Cycles._fields),
         rows,
-        f"Matched by name, equal names in order; {thousands(alone[0])} are only in A, {thousands(alone[1])} only in B. "
-        "The last three columns are the parts of the change.",
+        f"{thousands(len(cycles_a.keys() - cycles_b.keys()))} are only in A, "
+        f"{thousands(len(cycles_b.keys() - cycles_a.keys()))} only in B. "
+        + (MERGED_PARTS if by_part else OLDER)
+        + " The last three columns are the parts of the change.",
     )
-
-
-def _change(a: Span | None, b: Span | None, what: str = "cycles") -> int:
-    return getattr(b, what, 0) - getattr(a, what, 0)
 
 
 def _ratio(a: float, b: float) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.search.objective import TimedMapping
@@ -11,8 +12,8 @@ from mimdsim.search.search_loop import SearchResult
 from mimdsim.search.smallest import ALSO_TRIED, LEFT
 
 
-def result_lines(found: SearchResult) -> Iterator[str]:
-    """The published mapping and the best one beside each other, the front, and what each change saved."""
+def compared_lines(found: SearchResult) -> Iterator[str]:
+    """The published mapping and the best one beside each other, and how many times as fast that is."""
     yield from (f"! {line}." for line in found.doubted)
     first, best = found.published, found.best
     both = [one for one in (first, best) if one is not None]
@@ -45,6 +46,12 @@ def result_lines(found: SearchResult) -> Iterator[str]:
     elif not best.unknown:
         ratio = first.figures.cycles / best.figures.cycles
         yield f"The published mapping takes {ratio:.3g} times the cycles of the best."
+
+
+def result_lines(found: SearchResult) -> Iterator[str]:
+    """Both mappings, the front, and what each change saved."""
+    yield from compared_lines(found)
+    best = found.best
     if len(found.by_chips) > 1 and not best.unknown:
         yield ""
         yield "Best by number of chips in use (ms per training step, times as fast as on the fewest, efficiency):"
@@ -63,6 +70,32 @@ def result_lines(found: SearchResult) -> Iterator[str]:
         yield "What each change saved, one after the other:"
         for saving in found.savings:
             yield f"  {_saving(saving)}"
+
+
+def result_record(found: SearchResult) -> dict[str, Any]:
+    """Both mappings and the front, for scripts: `--json`, documented in docs/using.md."""
+    return {
+        "version": 1,
+        "best": _record(found.best),
+        "published": None if found.published is None else _record(found.published),
+        "front": [_record(one) for one in found.front],
+        "mappings_lowered": found.candidates,
+        "warnings": list(found.doubted),
+    }
+
+
+def _record(one: TimedMapping) -> dict[str, Any]:
+    figures = one.figures
+    values = {
+        "time": (one.seconds, "s"),
+        "cycles": (figures.cycles, "cycles"),
+        "peak_memory": (figures.peak_bytes, "B"),
+    }
+    if figures.joules is not None:
+        values["energy"] = (figures.joules, "J")
+    sized = {name: {"value": value, "unit": unit} for name, (value, unit) in values.items()}
+    about = {"fits": one.fits, "unknown": one.unknown, "tiles": figures.tiles, "chips": one.chips}
+    return {**sized, **about, "mapping": one.options.model_dump(mode="json", exclude_defaults=True)}
 
 
 def smallest_lines(found: SearchResult) -> Iterator[str]:

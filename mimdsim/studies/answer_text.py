@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from mimdsim.base.units import counted
+from mimdsim.report.console import folded_lines
 from mimdsim.report.formatting import field_values
 from mimdsim.report.tables import Table
 from mimdsim.studies.pareto import Ranking, rank
@@ -39,6 +41,30 @@ def answer_lines(result: StudyResult) -> Iterator[str]:
         yield f"! {counted(len(notes) - MOST_NOTES, 'more note')}: column 'note' of results.csv"
     yield "What would change this:"
     yield from (f"- {line}" for line in would_change(ranking))
+
+
+def short_answer(result: StudyResult) -> Iterator[str]:
+    """The question, what is wrong, the answer and what comes first of what would change it, as a terminal shows it."""
+    ranking = rank(result)
+    change = [f"What would change this: {line}" for line in would_change(ranking)[:1]]
+    wrong = (f"! {line}" for line in firing_warnings(result))
+    question = [result.study.question] if result.study.question else []
+    yield from folded_lines([*question, *wrong, *answer(ranking), *change])
+
+
+def answer_record(result: StudyResult) -> dict[str, Any]:
+    """The answer and the points that it rests on, for scripts: `--json`, documented in docs/using.md."""
+    ranking = rank(result)
+    return {
+        "version": 1,
+        "question": result.study.question,
+        "complete": result.complete,
+        "failed": result.failed,
+        "answer": answer(ranking),
+        "would_change": would_change(ranking),
+        "warnings": [*firing_warnings(result), *result.warnings, *collect_notes(result)],
+        "points": [dict(row) for row in result.rows],
+    }
 
 
 def answer(ranking: Ranking) -> list[str]:

@@ -106,8 +106,19 @@ def table_value(value: Any) -> Any:
     return "-".join(str(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
-def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) -> list[str]:
-    """The table for the console.
+NARROW = (
+    "compute",
+    "exchange",
+    "sync",
+    "peak KiB",
+    "published ms",
+    "strongest ms",
+    *SIZES.values(),
+)  # what then is left out
+
+
+def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = (), *, narrow: bool = False) -> list[str]:
+    """The table for the console; narrow: without the columns that end in NARROW.
 
     Changed fields, milliseconds with interval, their ratio to the first row with its interval, cycle shares, memory;
     area and static watts where they differ; per GPU the milliseconds as published and of its strongest strategy, and
@@ -132,7 +143,8 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
         fits = "yes" if row["fits"] else f"no, {show_bytes(over)} over" if over > 0 else "no, its code"
         cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
         cells[-1] += [_size(row, name) for name in sizes] + _gpu_cells(row, gpus)
-    return align_columns(cells)
+    kept = [at for at, name in enumerate(header) if not (narrow and name.endswith(NARROW) and at >= len(axes))]
+    return align_columns([[line[at] for at in kept] for line in cells])
 
 
 def align_columns(lines: Sequence[Sequence[str]]) -> list[str]:

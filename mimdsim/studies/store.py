@@ -25,6 +25,7 @@ from pydantic import Field, StrictBool, TypeAdapter, ValidationError
 from mimdsim.base.checksummed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.base.errors import DataFileError, MimdsimError, cannot_write, shortened
 from mimdsim.base.files import writable_folder
+from mimdsim.pipeline.recorded_run import activity_arrays, activity_of
 from mimdsim.program import RecordedActivity
 from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 from mimdsim.studies.results import GPU_RESULTS, INFERENCE_RESULTS, OF_TIME, POINT_RESULTS, SILICON
@@ -308,9 +309,7 @@ def _is_whole(row: Row) -> bool:
 def spike_arrays(spikes: Spikes) -> dict[str, np.ndarray]:
     """Spikes as arrays, for a file or a network."""
     activity, accuracy, said = spikes
-    arrays = {f"ids.{layer}": ids for layer, ids in activity.ids.items()}
-    arrays |= {f"counts.{layer}": counts for layer, counts in activity.counts.items()}
-    arrays |= {f"dropped.{layer}": np.array([dropped]) for layer, dropped in activity.dropped.items()}
+    arrays = activity_arrays(activity)
     if accuracy is not None:
         arrays["accuracy"] = np.array([accuracy])
     if said:
@@ -320,20 +319,13 @@ def spike_arrays(spikes: Spikes) -> dict[str, np.ndarray]:
 
 def spikes_of(arrays: Mapping[str, np.ndarray]) -> Spikes:
     """What `spike_arrays` was given; raises ValueError for anything else."""
-    ids, counts, dropped = (
-        {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        for prefix in ("ids.", "counts.", "dropped.")
-    )
     accuracy, said = arrays.get("accuracy"), arrays.get("said", np.zeros(0, np.uint8))
     known = None if accuracy is None or accuracy.size != 1 else float(accuracy.reshape(-1)[0])
-    others = arrays.keys() - {"accuracy", "said"} - {f"{kind}.{name}" for kind in ("ids", "counts") for name in ids}
-    sound = ids.keys() == counts.keys() and others == {f"dropped.{name}" for name in dropped}
-    sound &= all(array.shape == (1,) and array.dtype.kind in "iu" and array[0] >= 0 for array in dropped.values())
-    if not sound or said.dtype != np.uint8 or not 0 <= (known or 0.0) <= 1:
+    if said.dtype != np.uint8 or not 0 <= (known or 0.0) <= 1:
         raise ValueError("holds no recorded spikes")
-    lost = {name: int(array[0]) for name, array in dropped.items()}
+    activity = activity_of({name: each for name, each in arrays.items() if name not in ("accuracy", "said")})
     texts = tuple(said.tobytes().decode(errors="replace").splitlines())
-    return RecordedActivity(ids=ids, counts=counts, dropped=lost), known, texts
+    return activity, known, texts
 
 
 def checked_result(found: Any, keys: Sequence[str]) -> Any:

@@ -19,7 +19,16 @@ from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.costs.memory_behind_tiles import transfers_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Host
-from mimdsim.profile import Assumption, EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
+from mimdsim.profile import (
+    Assumption,
+    EnergyProfile,
+    MemoryProfile,
+    SiliconProfile,
+    Span,
+    SpanPart,
+    TileColumns,
+    TiledProfile,
+)
 from mimdsim.profile.records import half_width_cycles
 from mimdsim.program import Program, RecordedActivity, WorkerBundles
 from mimdsim.program.verify import require_sound
@@ -185,10 +194,22 @@ def _superstep_spans(
             link_cycles=part.link,
             memory_cycles=part.memory,
             hidden_cycles=part.hidden,
+            parts=_parts(load, part.compute),
             exchange_tile=-1 if slow is None else slow.tile,
             exchange_tile_bytes=0 if slow is None else slow.wire_bytes,
             exchange_tile_control_cycles=0 if slow is None else slow.control_cycles,
         )
+
+
+def _parts(load: SuperstepLoad, cycles: int) -> tuple[SpanPart, ...]:
+    """The cycles that a superstep adds to the critical path by operation and layer: whole ones, which sum to them."""
+    reached = np.cumsum([share for _, _, share in load.operations])
+    ends = np.rint(cycles * reached / reached[-1]).astype(int) if len(reached) else []
+    each = np.diff(ends, prepend=0).tolist() if cycles else []
+    return tuple(
+        SpanPart(operation=name, layer=layer, compute_cycles=own)
+        for (name, layer, _), own in zip(load.operations, each, strict=False)
+    )
 
 
 def _tile_columns(

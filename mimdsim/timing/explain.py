@@ -10,16 +10,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError
 from mimdsim.base.units import counted
 from mimdsim.costs.fabric import Row, fabric_of
 from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import Given, MimdMachine, tiled_machine
-from mimdsim.profile import Span
+from mimdsim.profile import Span, SpanPart
+from mimdsim.profile.operations import find_supersteps
 from mimdsim.program import Program, RecordedActivity, Superstep, TileFormula
 from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
 from mimdsim.timing.explanation import Context, Explanation, Work, cycles_text
+from mimdsim.timing.formula_text import formula_text
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.sram_port import machine_loads
 from mimdsim.timing.static_plan import SuperstepPlan, straight_line_plans
@@ -118,14 +120,14 @@ def library_rows(superstep: Superstep, placement: SuperstepPlacement, tile: int,
         extents = {name: column for name, column in every.items() if isinstance(column, np.ndarray)}
         each = np.broadcast_to(library_cycles(table.codelet, extents, issue, table.vertices), table.vertices)
         cycles = float(each[rows].sum())
-        named = ", ".join(
-            f"{name} {column[rows].min():g}"
-            + (f" to {most:g}" if (most := column[rows].max()) > column[rows].min() else "")
-            for name, column in extents.items()
-        )
-        many = f"{len(rows)} vertices, one after another," if len(rows) > 1 else "1 vertex"
-        note = f"{many} on {issue.working} contexts, by the codelet's formula" + (f" for {named}" if named else "")
-        yield Row(what=title_of(table), how=f"{cycles_text(cycles)} cycles", cycles=cycles, note=note)
+        longest = int(rows[each[rows].argmax()])
+        formula = formula_text(table.codelet, {name: int(column[longest]) for name, column in extents.items()}, issue)
+        alike = "each " if (each[rows] == each[longest]).all() and len(rows) > 1 else ""
+        one = f"{alike or 'the longest ' * (len(rows) > 1)}{formula} = {cycles_text(float(each[longest]))}"
+        many = f"{len(rows)} vertices, one after another" if len(rows) > 1 else "1 vertex"
+        cost = table.codelet.cost
+        how = f"{many}: {one}"
+        yield Row(what=title_of(table), how=how, cycles=cycles, note=f"{cost.kind}: {cost.source}")
 
 
 def arranging_rows(superstep: Superstep, tile: int, issue: TileIssue) -> tuple[Row, ...]:
@@ -213,7 +215,8 @@ def explain(
 ) -> Explanation:
     """Where the cycles of a superstep come from on a tile.
 
-    program: as the compiler or a kernel makes it. superstep: by name, or by number among the spans of a profile.
+    program: as the compiler or a kernel makes it. superstep: by name, or by number among the spans of a profile;
+    also by what only one is called (`profile.operations.find_supersteps`).
     machine: a tiled one, itself or by name. tile: by default the one with the most work in it. activity: recorded,
     needed if costs depend on it. timestep: the execution shown vertex by vertex, by default the longest on this tile.
     Raises MappingError for a superstep, tile or timestep that does not exist, and as `time_program` does.
@@ -224,10 +227,10 @@ def explain(
     compiled, program = program, with_machine_costs(program, machine)
     issue = TileIssue.of(machine)
     loops = loop_spans(program, machine)
-    names = [step.name for step, _, _ in program.supersteps()]
-    number = _number(names + [span.name for span in loops], superstep)
-    if number >= len(names):
-        return _loop(loops[number - len(names)], machine)
+    steps = [_named(step) for step, _, _ in program.supersteps()]
+    number = _number([*steps, *loops], superstep)
+    if number >= len(steps):
+        return _loop(loops[number - len(steps)], machine)
     loads = machine_loads(compiled, machine, activity)
     load = loads[number]
     found, plan, times = _plan_of(program, issue, number)
@@ -269,18 +272,23 @@ def explain(
     )
 
 
-def _number(names: list[str], superstep: str | int) -> int:
+def _number(spans: Sequence[Span], superstep: str | int) -> int:
     """A superstep's position among the spans of a profile, which lists loop control after the supersteps."""
-    if isinstance(superstep, str) and not (superstep.isdecimal() and superstep not in names):
-        places = [at for at, name in enumerate(names) if name == superstep]
-        if not places:
-            raise MappingError(f"no superstep '{superstep}' in the program{suggest(superstep, names)}")
-        if len(places) > 1:
-            raise MappingError(f"{len(places)} supersteps are called '{superstep}': give the number of one, {places}")
-        return places[0]
-    if not 0 <= int(superstep) < len(names):
-        raise MappingError(f"no superstep {superstep} in the program, which has {len(names)}, counted from 0")
-    return int(superstep)
+    places = find_supersteps(spans, str(superstep))
+    if len(places) > 1:
+        raise MappingError(f"{len(places)} supersteps are called '{superstep}': give the number of one, {places}")
+    return places[0]
+
+
+def _named(superstep: Superstep) -> Span:
+    """What a superstep is called, without its cycles."""
+    stage = superstep.stage or superstep.name
+    parts = dict.fromkeys((table.stage or stage, table.layer) for table in superstep.tables)
+    return Span(
+        name=superstep.name, op=superstep.op, phase=superstep.phase, times=1, compute_cycles=0, exchange_cycles=0,
+        sync_cycles=0, busy_cycles=0, bytes_received=0, flops=0, slowest_tile=0,
+        parts=tuple(SpanPart(operation=name, layer=layer, compute_cycles=0) for name, layer in parts),
+    )  # fmt: skip
 
 
 def _loop(span: Span, machine: MimdMachine) -> Explanation:

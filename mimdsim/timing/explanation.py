@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from mimdsim.base.units import counted
 from mimdsim.costs.fabric import Row
@@ -90,8 +91,6 @@ class Explanation:
             f"superstep '{self.superstep}' ({self.phase}) takes {self.cycles:,} cycles on {self.machine}: {often}, "
             f"seen from tile {self.tile}{', the slowest' if self.slowest else ''}"
         )
-        if self.contexts:
-            yield from self._one_execution()
         yield ""
         body = [
             *self._part("compute", self.compute, f"busy cycles of tile {self.tile}", self.busy_cycles),
@@ -107,6 +106,8 @@ class Explanation:
             first, *rest = textwrap.wrap(how, room) or [""]
             yield f"{what:<{widths[0]}}  {first:<{room}}  {cycles:>{widths[1]}}".rstrip()
             yield from (f"{'':<{widths[0]}}  {more}" for more in rest)
+        if self.contexts:
+            yield from self._one_execution()
 
     def _one_execution(self) -> Iterator[str]:
         rounds = max(len(one.vertices) for one in self.contexts)
@@ -114,12 +115,11 @@ class Explanation:
         yield ""
         yield f"tile {self.tile}{at}: {counted(len(self.contexts), 'context')} at work, {counted(rounds, 'round')}"
         for one in self.contexts[:MOST]:
-            names = ", then ".join(f"vertex {name}" for name in one.vertices)
+            names = ", then ".join(_named_vertices(one.vertices))
             yield from _wrap(f"  context {one.number}: ", f"{names}: {one.bundles:,g} bundles")
         yield from _left_out(len(self.contexts), "contexts")
         for each in self.work[:MOST]:
-            many = f"vert{'ices' if len(each.vertices) > 1 else 'ex'} {', '.join(map(str, each.vertices))}"
-            yield from _wrap("  ", f"{many} of {each.codelet}: {each.how}")
+            yield from _wrap("  ", f"{_numbered(each.vertices)} of {each.codelet}: {each.how}")
         yield from _left_out(len(self.work), "kinds of vertices")
         longest, together = max(one.bundles for one in self.contexts), sum(one.bundles for one in self.contexts)
         first = f"longest context {longest:,g} bundles x {self.issue_cycles} issue cycles = "
@@ -141,6 +141,25 @@ class Explanation:
 def cycles_text(cycles: float) -> str:
     """A whole number, or one with a decimal if it is fractional."""
     return f"{cycles:,.0f}" if cycles == round(cycles) else f"{cycles:,.1f}"
+
+
+def _numbered(vertices: Sequence[int]) -> str:
+    """'vertices 0-311, 313'; of many that do not lie side by side the first."""
+    runs: list[list[int]] = []
+    for number in vertices:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    said = ["-".join(map(str, run)) if len(run) < 2 or run[1] - run[0] > 1 else f"{run[0]}, {run[1]}" for run in runs]
+    more = f" and {len(vertices) - sum(run[-1] - run[0] + 1 for run in runs[:MOST]):,} more" if len(runs) > MOST else ""
+    return f"vert{'ices' if len(vertices) > 1 else 'ex'} {', '.join(said[:MOST])}{more}"
+
+
+def _named_vertices(names: Sequence[str]) -> Iterator[str]:
+    """'vertices 11, 779 of StateGradient' for those of one codelet that follow each other."""
+    for codelet, those in groupby((name.partition(" of ") for name in names), key=lambda parts: parts[2]):
+        yield f"{_numbered([int(number) for number, *_ in those])} of {codelet}"
 
 
 def _left_out(many: int, of: str) -> Iterator[str]:

@@ -28,6 +28,8 @@ from mimdsim.timing.tile_cycles import (
 )
 from mimdsim.timing.vertex_dispatch import SuperstepPlacement, superstep_placements
 
+Part = tuple[str, str, str, str]  # what costs, kind of source, operation, layer
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SuperstepPlan:
@@ -35,15 +37,14 @@ class SuperstepPlan:
 
     beside: as by `_work_beside`, `compact`; workers float64[tiles]: cycles of the workers. Where workers depend on
     spikes, `placement.counting` has them, and there are no cycles. weights: cycles and bundles independent of
-    spikes, per execution, by (what, kind of source), in the order of the tables; counted_weights: those that count
-    spikes.
+    spikes, per execution, by part, in the order of the tables; counted_weights: those that count spikes.
     """
 
     placement: SuperstepPlacement
     workers: np.ndarray
     beside: np.ndarray
-    weights: dict[tuple[str, str], float]
-    counted_weights: tuple[tuple[tuple[str, str], DataDependentTerm], ...]
+    weights: dict[Part, float]
+    counted_weights: tuple[tuple[Part, DataDependentTerm], ...]
 
     def cycles(self, own: slice) -> np.ndarray:
         """float64: all cycles of some of the tiles, if no spikes are counted; not kept, as they would take memory for
@@ -150,12 +151,13 @@ def _segment(
 
 
 def _plan(superstep: Superstep, placement: SuperstepPlacement, issue: TileIssue) -> SuperstepPlan:
-    weights: dict[tuple[str, str], float] = {}
-    counted_weights: list[tuple[tuple[str, str], DataDependentTerm]] = []
+    weights: dict[Part, float] = {}
+    counted_weights: list[tuple[Part, DataDependentTerm]] = []
     library: list[np.ndarray | None] = []
     for table, one, own in zip(superstep.tables, placement.placed, placement.extents, strict=True):
         codelet, cost = table.codelet, None
-        part = (f"codelet {codelet.name}", codelet.cost.kind)
+        stage = table.stage or superstep.stage or superstep.name
+        part = (f"codelet {codelet.name}", codelet.cost.kind, stage, table.layer)
         weights.setdefault(part, 0.0)
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in own.items() if isinstance(column, np.ndarray)}
@@ -166,7 +168,7 @@ def _plan(superstep: Superstep, placement: SuperstepPlacement, issue: TileIssue)
             counted_weights += [(part, term) for term in one.terms]
         library.append(cost)
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
-        pieces, volume = ("arranging rows", issue.arranging_kind), ("arranging rows", ARRANGING_KIND)
+        pieces, volume = (("arranging rows", kind, "", "") for kind in (issue.arranging_kind, ARRANGING_KIND))
         if pieces == volume:
             weights[pieces] = float(arranging_cycles(superstep.exchange, issue).sum())
         else:  # what is known of the pieces does not make the copy of their bytes known

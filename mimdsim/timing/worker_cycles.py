@@ -24,6 +24,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.static_plan import (
     DataDependentSegment,
+    Part,
     StaticSegment,
     StraightLinePlan,
     SuperstepPlan,
@@ -39,7 +40,8 @@ class SuperstepLoad:
 
     cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int[tiles from
     first_tile on], `compact`; flops and issued bundles over all tiles and executions, a library vertex counted as one
-    bundle per cycle; parts: (what costs, kind of source, share of the busy cycles).
+    bundle per cycle; parts: (what costs, kind of source, share of the busy cycles); operations: (operation, layer, such
+    a share), without arranging rows.
     """
 
     cycles_by_execution: np.ndarray
@@ -48,6 +50,7 @@ class SuperstepLoad:
     total_tiles: int
     flops: int
     parts: tuple[tuple[str, str, float], ...]
+    operations: tuple[tuple[str, str, float], ...] = ()
     bundles: int = 0
     by_tile: Callable[[Recording], np.ndarray] = lambda _: np.zeros((1, 0), np.int64)
     """int64[times or 1, tiles from first_tile on]: busy cycles of every execution, by timestep; one if all are
@@ -169,6 +172,15 @@ def tile_turns(plan: SuperstepPlan, times: int, issue: TileIssue, recording: Rec
     return whole
 
 
+def _shares(weights: dict[Part, float], keys: slice) -> dict[tuple[str, ...], float]:
+    """Weights that are not zero by some of the keys of their parts."""
+    found: dict[tuple[str, ...], float] = {}
+    for part, weight in weights.items():
+        if weight:
+            found[part[keys]] = found.get(part[keys], 0.0) + weight
+    return found
+
+
 def _load(
     program: Program,
     line: StraightLinePlan,
@@ -178,12 +190,11 @@ def _load(
     cycles: np.ndarray,
     busy: np.ndarray,
 ) -> SuperstepLoad:
-    weights, dual_issue = (
-        {part: weight * line.times for part, weight in plan.weights.items()},
-        issue.compiled_dual_issue,
-    )
+    weights = {part: weight * line.times for part, weight in plan.weights.items()}
     for part, term in plan.counted_weights:
-        weights[part] += term.bundles(dual_issue) * recording.total(term, line.times)
+        weights[part] += term.bundles(issue.compiled_dual_issue) * recording.total(term, line.times)
+    by_source, by_operation = _shares(weights, slice(0, 2)), _shares(weights, slice(2, 4))
+    by_operation.pop(("", ""), None)
     flops = plan.placement.flops * line.times
     flops += sum(term.bundles(0) * recording.total(term, line.times) for term in plan.placement.counted_flops)
     whole = sum(weights.values())
@@ -196,7 +207,8 @@ def _load(
         busy_part=busy_part,
         total_tiles=program.tiles,
         flops=round(flops),
-        parts=tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight),
+        parts=tuple((name, kind, weight / whole) for (name, kind), weight in by_source.items()),
+        operations=tuple((name, layer, weight / whole) for (name, layer), weight in by_operation.items()),
         bundles=round(whole),
         by_tile=partial(tile_turns, plan, line.times, issue),
         activity=weakref.ref(recording.activity),

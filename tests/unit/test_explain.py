@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import re
 import runpy
 import sys
 from dataclasses import replace
@@ -12,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import mimdsim as typed
 from small_detail import SMALL
 
+from mimdsim import run
 from mimdsim.base.errors import MappingError
 from mimdsim.checking.program import shrunk
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
@@ -22,11 +26,15 @@ from mimdsim.costs.fabric import Row, fabric_of
 from mimdsim.execution import Executor
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, memory_profile
+from mimdsim.pipeline.result import Run
 from mimdsim.profile import TiledProfile
-from mimdsim.program import Program, RecordedActivity
+from mimdsim.program import Program, RecordedActivity, TileFormula
 from mimdsim.program.printer import listing
 from mimdsim.timing import explain, program_loads, time_program
-from mimdsim.timing.tile_cycles import TileIssue
+from mimdsim.timing.explanation import _numbered
+from mimdsim.timing.formula_text import formula_text
+from mimdsim.timing.tile_cycles import TileIssue, library_cycles
+from mimdsim.timing.vertex_dispatch import superstep_placements
 from mimdsim.validation.products import matrix_vector_program
 from mimdsim.validation.stencil.blur import make_program
 from mimdsim.workload import filled_activity, load_workload
@@ -191,6 +199,79 @@ def test_a_timestep_can_be_chosen() -> None:
     longest = [max(context.bundles for context in one.contexts) for one in shown]
     assert len(set(longest)) > 1
     assert explain(program, on, "state gradient", 12, activity).timestep == int(np.argmax(longest))
+
+
+def test_numbers_of_vertices_are_folded() -> None:
+    assert _numbered([3]) == "vertex 3"
+    assert _numbered([*range(312), 313]) == "vertices 0-311, 313"
+    assert _numbered([4, 5, 9]) == "vertices 4, 5, 9"
+    assert _numbered(range(0, 600, 2)).endswith(", 20, 22 and 288 more")
+
+
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+def test_formulas_of_library_vertices_are_told_with_their_numbers(spikes: str) -> None:
+    """What is written can be worked out, and comes to the cycles."""
+    on, program = machine("bow"), recorded("digits", {"network.spikes": spikes}, machine("bow"))[0]
+    issue, placements, told = TileIssue.of(on), superstep_placements(program), {}
+    for superstep, _, _ in program.supersteps():
+        for table, columns in zip(superstep.tables, placements[superstep].extents, strict=True):
+            if isinstance(table.codelet.cost, TileFormula) and table.vertices:
+                extents = {name: int(column[0]) for name, column in columns.items()}
+                text = formula_text(table.codelet, extents, issue)
+                told[table.codelet.name] = text
+                if not text.startswith("its formula"):
+                    alone = {name: np.array([value]) for name, value in extents.items()}
+                    assert worked_out(text) == float(library_cycles(table.codelet, alone, issue, 1).reshape(-1)[0])
+    followed = [name for name, text in told.items() if not text.startswith("its formula")]
+    assert len(followed) > 0.7 * len(told)
+    if spikes == "sparse":
+        assert told["CopyColumns"].startswith("288 + floor(4 x ")
+        assert told["FillColumns"].startswith("6 contexts x (23 + floor(ceil(")
+
+
+def worked_out(text: str) -> float:
+    sum_of = re.sub(r"(?<=[0-9)]) (?!x )[a-z_]+", "", text.replace(",", "")).replace(" x ", " * ")
+    return float(eval(sum_of, {"ceil": math.ceil, "floor": math.floor, "max": max, "min": min}))
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    folder = tmp_path_factory.mktemp("explained") / "run"
+    small = {"network.hidden": [24], "network.capacity": [8, 10]}
+    short = {**small, "data.timesteps": 5, "training.max_training_steps": 3, "training.evaluate": "never"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mimdsim.report.page.FIGURES", ())
+        return run("digits", "tiny", gpus=(), changes={**short, "tile.worker_contexts": 3}, report=folder), folder
+
+
+def test_a_run_that_was_made_is_explained(ran: tuple[Run, Path]) -> None:
+    made, folder = ran
+    name = str(folder)
+    assert typed("explain", name, "LIF UPDATE") == f"{made.explain('LIF update')}\n"
+    at_tile = ("--tile", "5", "--timestep", "2")
+    assert typed("explain", name, "state_gradient", *at_tile) == f"{made.explain('state gradient', 5, 2)}\n"
+    listed = typed("explain", str(folder / "profile.json")).splitlines()
+    assert listed[0] == f"{made.cycles:,} cycles a training step on tiny"
+    assert len(listed) == 2 + len(made.tiled.spans)
+    several = typed("explain", name, "backward")
+    longest = max((span for span in made.tiled.spans if span.phase == "backward"), key=lambda span: span.cycles)
+    assert f"superstep '{longest.name}' (backward) takes {longest.cycles:,} cycles" in several
+    assert "of them, which take" in several.splitlines()[0]
+    loop = typed("explain", name, "loop control forward")
+    assert "counting on one tile" in loop
+
+
+def test_what_is_missing_or_too_much_for_a_saved_run_is_said(ran: tuple[Run, Path], tmp_path: Path) -> None:
+    _, folder = ran
+    told = typed("explain", str(folder), "mk2", "LIF update", code=2)
+    assert "is a run that was made, with its machine: leave out 'mk2'" in told
+    for name in ("profile.json", "detail.npz"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    assert typed("explain", str(tmp_path), "lif update").startswith("superstep 'LIF update'")  # what the page shows
+    told = typed("explain", str(tmp_path), "lif update", "--tile", "3", code=2)
+    assert "spikes.npz: no such file, which has the spikes of the run; make it again" in told
+    (tmp_path / "spikes.npz").write_bytes(b"PK" + bytes(200))
+    assert "is damaged" in typed("explain", str(tmp_path), "lif update", "--tile", "3", code=2)
 
 
 # ---- the program as text

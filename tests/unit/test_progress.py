@@ -9,18 +9,19 @@ import sys
 import pytest
 
 import mimdsim
-from mimdsim.base.console import LINE_SECONDS, NEWS_SECONDS, Bars
+from mimdsim.base.console import SILENT_SECONDS, Bars
 
 
-def test_a_log_gets_a_line_every_half_minute_with_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_gets_a_line_every_few_seconds_with_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     with Bars(clock=lambda: now[0]) as bars:
         for done in range(1, 101):
             bars.show("training", done, 100)
-            now[0] += LINE_SECONDS / 10
-    assert capsys.readouterr().err.splitlines() == [
-        f"training: {done} of 100, about {(100 - done) * 3} s left" for done in range(11, 100, 10)
+            now[0] += SILENT_SECONDS / 8
+    told = [
+        f"training: {done} of 100, about {(100 - done) * SILENT_SECONDS / 8:,.0f} s left" for done in range(9, 100, 8)
     ]
+    assert capsys.readouterr().err.splitlines() == told
 
 
 def test_work_that_is_soon_done_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,20 +29,44 @@ def test_work_that_is_soon_done_says_nothing(capsys: pytest.CaptureFixture[str])
     with Bars(clock=lambda: now[0]) as bars:
         for what, total in (("reading", 3), ("training", 20), ("nothing", 0)):
             for done in range(1, total + 1):
-                now[0] += 1.0
+                now[0] += SILENT_SECONDS / 32
                 bars.show(what, done, total)
     assert capsys.readouterr().err == ""
 
 
-def test_work_that_says_how_it_stands_is_heard_more_often(capsys: pytest.CaptureFixture[str]) -> None:
+def test_work_says_how_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     with Bars(clock=lambda: now[0]) as bars:
         for done in range(1, 21):
             bars.show(f"training, epoch 1 of 2, loss {1 / done:.3g}", done, 20)
-            now[0] += NEWS_SECONDS / 4
+            now[0] += SILENT_SECONDS / 4
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "training: 5 of 20, epoch 1 of 2, loss 0.2, about 19 s left"
+    assert lines[0] == f"training: 5 of 20, epoch 1 of 2, loss 0.2, about {15 * SILENT_SECONDS / 4:.0f} s left"
     assert [line.split()[1] for line in lines] == ["5", "9", "13", "17"]
+
+
+def goes_on(bars: Bars, now: list[float]) -> None:
+    """What is said of work, as long as it says nothing itself."""
+    now[0] += SILENT_SECONDS
+    bars.go_on()
+
+
+def test_work_that_says_nothing_is_said_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    for silent in (False, True):
+        with Bars(clock=lambda: now[0], silent=silent) as bars:
+            goes_on(bars, now)
+            bars.show("compiling", 0, 1)
+            goes_on(bars, now)
+            bars.show("timing points, of 2 workloads", 3, 20)
+            goes_on(bars, now)
+            bars.go_on()  # it is not long ago
+            bars.show("timing points", 20, 20)
+            goes_on(bars, now)
+        told = capsys.readouterr()
+        assert told.out == ""
+        lines = ["working, for 4 s", "compiling, for 4 s", "timing points: 3 of 20, of 2 workloads, for 4 s"]
+        assert told.err.splitlines() == ([] if silent else [*lines, "working, for 4 s"])
 
 
 class Terminal(io.StringIO):

@@ -18,6 +18,7 @@ from small_detail import made
 from mimdsim.base.errors import MimdsimError
 from mimdsim.profile import RunProfile, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
+from mimdsim.profile.operations import cycles_by_operation
 from mimdsim.profile.records import SCHEMA_VERSION, Change
 from mimdsim.report import difference_lines, write_report
 from mimdsim.report import explorer_data as walking
@@ -199,11 +200,13 @@ def test_tables_of_differences(run: Found) -> None:
     tiled = profile.tiled
     assert tiled is not None
     first, second, *rest = tiled.spans
-    slower = dataclasses.replace(first, compute_cycles=first.compute_cycles + 12_345_678)
-    renamed = dataclasses.replace(second, name="renamed")
+    (part, *others), (known,) = first.parts, second.parts
+    longer = dataclasses.replace(part, compute_cycles=part.compute_cycles + 12_345_678)
+    slower = dataclasses.replace(first, compute_cycles=first.compute_cycles + 12_345_678, parts=(longer, *others))
+    renamed = dataclasses.replace(second, parts=(dataclasses.replace(known, operation="renamed"),))
     other = dataclasses.replace(profile, tiled=dataclasses.replace(tiled, spans=(slower, renamed, *rest)))
     other = dataclasses.replace(other, changes=(*profile.changes, Change(key="tile.worker_contexts", value="7")))
-    totals, supersteps = difference_tables(profile, other)
+    totals, operations = difference_tables(profile, other)
     assert totals.note.endswith("Changed in B only: tile.worker_contexts = 7.")
     assert "Changed" not in difference_tables(other, other)[0].note
     told = "\n".join(difference_lines(profile, other))
@@ -214,12 +217,12 @@ def test_tables_of_differences(run: Found) -> None:
     assert [cell.value for cell in cells["cycles"][1:4]] == [tiled.cycles, tiled.cycles + 12_345_678, 12_345_678]
     assert cells["cycles"][3].text == "+12,345,678"
     assert cells["peak memory of the fullest tile"][4].value == 1.0
-    assert supersteps.rows[0][0].text == first.name
-    assert len(supersteps.rows) == len(tiled.spans) + 1
-    assert sum(row[4].value or 0 for row in supersteps.rows) == 12_345_678
-    assert "1 are only in A, 1 only in B" in supersteps.note
+    assert operations.rows[0][0].text == part.operation
+    assert len(operations.rows) == len(cycles_by_operation(tiled)) + 1
+    assert sum(row[5].value or 0 for row in operations.rows) == 12_345_678
+    assert "1 are only in A, 1 only in B" in operations.note
     same = difference_tables(profile, profile)
-    assert all(row[4].value == 0 for row in same[1].rows)
+    assert all(row[5].value == 0 for row in same[1].rows)
     with pytest.raises(MimdsimError, match=r"run B .* has no tiled machine"):
         difference_tables(profile, dataclasses.replace(profile, tiled=None))
 

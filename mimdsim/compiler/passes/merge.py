@@ -156,10 +156,11 @@ def _join(parts: list[Superstep]) -> Superstep:
     first = parts[0]
     stages = list(dict.fromkeys(part.stage for part in parts))
     more = f" and {len(stages) - 1} more" if len(stages) > 1 else ""
+    tables = (table.of_stage(part.stage) if more else table for part in parts for table in part.tables)
     return replace(
         first,
         name=f"{stages[0]}{more}",
-        tables=tuple(table for part in parts for table in part.tables),
+        tables=tuple(tables),
         copies=tuple(copy for part in parts for copy in part.copies),
         defines=tuple(pair for part in parts for pair in part.defines),
     )
