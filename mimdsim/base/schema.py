@@ -28,6 +28,7 @@ from pydantic import (
 from mimdsim.base.errors import MOST_PROBLEMS, DescriptionError, shortened, suggest
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.search_path import NAMES_FILES
+from mimdsim.base.shown import Sheet, Shown, brief
 from mimdsim.base.units import HOW, is_kind, kind_of, parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
@@ -52,10 +53,22 @@ class Hint(NamedTuple):
     text: str
 
 
-class Section(BaseModel):
+class Section(Shown, BaseModel):
     """A table of a description: frozen, no unknown keys, units in strings understood."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def _sheet(self) -> Sheet:
+        """What was given; of a table of tables, that of each."""
+        own = {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
+        known = {key: own.pop(key) for key in ("kind", "name", "title", "question", "sources") if key in own}
+        sources = known.pop("sources", {})
+        rows = [(key, _in_short(value, key), *filter(None, [sources.get(key)])) for key, value in own.items()]
+        said = [f"'{known['name']}'"] if "name" in known else []
+        said += filter(None, [known.get("title") or known.get("question")])
+        left = len(type(self).model_fields) - len(self.model_fields_set)
+        default = [(f"{left:,} more at their defaults",)] if left else []
+        return Sheet(f"{type(self).__name__} {': '.join(said)}".rstrip(), [*rows, *default])
 
     @field_validator("*", mode="before")
     @classmethod
@@ -84,6 +97,13 @@ def files_named(section: BaseModel, above: str = "") -> Iterator[tuple[str, str]
             yield from files_named(value, f"{above}{key}.")
         elif NAMES_FILES in field.metadata and value:
             yield f"{above}{key}", value
+
+
+def _in_short(value: Any, key: str) -> str:
+    """A value of a key; of a table what was given in it, in a line."""
+    if not isinstance(value, Section):
+        return brief(value, key)
+    return ", ".join(f"{row[0]} {row[1]}" for row in value._sheet().rows if len(row) > 1)
 
 
 class SourcedSection(Section):

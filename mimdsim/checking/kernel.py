@@ -53,7 +53,7 @@ MOST_SAID = 3
 OF_ITS_OWN = "runs on fresh memory differ too: a codelet draws random numbers, or keeps something outside its slices"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class KernelResult(CheckResult):
     """The result of checking a kernel. program, activity: None if there is none to time; tiled: the profile of one
     run, None where the program breaks a rule or could not be run."""

@@ -26,7 +26,7 @@ from mimdsim.timing import Explanation, explain
 from mimdsim.workload import Workload
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Run(RunQueries):
     """A training on `machine` and the profile of its last training step, with all that can be asked of it."""
 
@@ -38,9 +38,6 @@ class Run(RunQueries):
     asked: Request | None = None  # for commands that do the same; None: no command can
     window: Sequence[int] = WINDOW  # timesteps of `detail`
     estimated: LeverEstimates | None = None  # for advice, if it was begun during the training
-
-    def __repr__(self) -> str:
-        return str(self.profile)
 
     @property
     def cycles(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, MappingError, suggest
+from mimdsim.base.shown import Sheet, Shown
 from mimdsim.profile.detail import DETAIL_FILE, REDO, Detail, load_beside
 from mimdsim.profile.records import RunProfile, TiledProfile
 from mimdsim.profile.store import load_profile
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     Frame: TypeAlias = pandas.DataFrame | dict[str, np.ndarray]
 
 
-class RunQueries:
+class RunQueries(Shown):
     """What is asked of `profile` and `detail`: of a run in memory, or of one that was saved."""
 
     profile: RunProfile
+
+    def _sheet(self) -> Sheet:
+        return self.profile._sheet()
 
     @property
     def detail(self) -> Detail:
@@ -213,9 +217,6 @@ class SavedRun(RunQueries):
 
     def __init__(self, profile: RunProfile, detail: Detail):
         self.profile, self._detail = profile, detail
-
-    def __repr__(self) -> str:
-        return repr(self.profile)
 
     @property
     def detail(self) -> Detail:

@@ -107,7 +107,12 @@ def table_value(value: Any) -> Any:
 
 
 def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) -> list[str]:
-    """The table for the console.
+    """The table for the console: `table_cells`, aligned."""
+    return align_columns(table_cells(rows, axes, gpus))
+
+
+def table_cells(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) -> list[list[str]]:
+    """The cells of the table of a sweep, its head first.
 
     Changed fields, milliseconds with interval, their ratio to the first row with its interval, cycle shares, memory;
     area and static watts where they differ; per GPU the milliseconds as published and of its strongest strategy, and
@@ -132,7 +137,7 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
         fits = "yes" if row["fits"] else f"no, {show_bytes(over)} over" if over > 0 else "no, its code"
         cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
         cells[-1] += [_size(row, name) for name in sizes] + _gpu_cells(row, gpus)
-    return align_columns(cells)
+    return cells
 
 
 def align_columns(lines: Sequence[Sequence[str]]) -> list[str]:
