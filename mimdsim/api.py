@@ -46,7 +46,8 @@ from mimdsim.workload.interchange.start import write_trained
 if TYPE_CHECKING:
     from mimdsim.checking.check_result import CheckResult
     from mimdsim.checking.program import Subject
-    from mimdsim.studies import Study, StudyResult
+    from mimdsim.studies import Study as StudyRecord
+    from mimdsim.studies import StudyResult
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = Named | Workload
@@ -221,8 +222,31 @@ def sweep(
     return [dict(row) for row in study(given, folder, processes=processes, progress=progress).rows]
 
 
+def Study(base: str | Path | StudyRecord | None = None, /, **keys: Any) -> StudyRecord:
+    """A study of these keys, as its file would have them, for `study`.
+
+    base: a study, itself or by name or file, that it is but for `keys`; None: all is given here. keys: by keyword, as
+    docs/reference-study.md lists them; one name may stand for a list of names, a list of workloads for their weights.
+
+    Checked as files are; raises DescriptionError with every problem.
+
+        >>> asked = mimdsim.Study(
+        ...     question="How many contexts?", workloads="digits", fill=0.5, axes={"tile.worker_contexts": [3, 6, 12]}
+        ... )
+        >>> asked.machine, asked.varied
+        ('bow', ('tile.worker_contexts',))
+        >>> mimdsim.Study(asked, gpus="a100").gpus
+        ('a100',)
+    """
+    from mimdsim.studies import make_study, read_study
+
+    original = read_study(base) if isinstance(base, str | Path) else base
+    given = {} if original is None else {key: getattr(original, key) for key in original.model_fields_set}
+    return make_study("Study", **(given | keys))
+
+
 def study(
-    given: str | Path | Study,
+    given: str | Path | StudyRecord,
     folder: str | Path | None = None,
     *,
     processes: int | None = None,
@@ -232,7 +256,7 @@ def study(
 ) -> StudyResult:
     """Compute the points of a study, and answer its question.
 
-    given: the name or file of a study, or what `mimdsim.studies.make_study` returns. folder: where points and tables
+    given: the name or file of a study, or what `Study` returns. folder: where points and tables
     are kept, so that the same call continues where it stopped. processes: local ones; dask: the address of a Dask
     scheduler whose workers are used instead. as_is: compute nothing.
     """
@@ -423,7 +447,9 @@ def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Pat
     if mapping is not None:
         raise DescriptionError("mapping", [f"{mapping}: the workload is already loaded; pass this to load_workload"])
     if changes:
-        problems = [f"{key}: the workload is already loaded; pass this to load_workload" for key in changes]
+        problems = [
+            f"{key}: the workload is already loaded; pass this to load_workload, or its with_" for key in changes
+        ]
         raise DescriptionError("changes", problems)
     return workload
 

@@ -255,6 +255,20 @@ def given_keys(record: BaseModel) -> dict[str, Any]:
     return record.model_dump(exclude_unset=True)
 
 
+def dotted_changes(changes: Mapping[str, Any] | None, where: str = "changes") -> dict[str, Any]:
+    """Changes by dotted key, of those too that are given as tables of sections: {"tile": {"worker_contexts": 12}} is
+    {"tile.worker_contexts": 12}. Raises DescriptionError for a key that is given twice."""
+    found: dict[str, Any] = {}
+    for key, value in (changes or {}).items():
+        within = isinstance(value, Mapping) and "." not in key
+        given = {f"{key}.{inner}": each for inner, each in value.items()} if within else {key: value}
+        for dotted, each in given.items():
+            if dotted in found:
+                raise DescriptionError(where, [f"{dotted} given twice; give each key one value"])
+            found[dotted] = each
+    return found
+
+
 def changed_table(table: dict[str, Any], changes: Mapping[str, Any], *, where: str, example: str) -> None:
     """Write values of dotted keys into a table of sections, which are made where missing; raises DescriptionError.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
-from mimdsim.base.schema import Section, build, changed_table, given_keys, read_toml, whence
+from mimdsim.base.schema import Section, build, changed_table, dotted_changes, given_keys, read_toml, whence
 from mimdsim.base.search_path import Named, beside, find_description, is_path, names_of, possible_path
 from mimdsim.base.units import UNITS, dimension, show_quantity
 from mimdsim.machine.calibrated import (
@@ -155,7 +155,7 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
     is that machine but for what follows; one that says `narrowed`, or of that kind, is a machine with the numbers of
     one's own measurements (`machine/calibrated.py`).
     """
-    return _load(name, changes or {}, ())
+    return _load(name, dotted_changes(changes), ())
 
 
 def Machine(
@@ -172,10 +172,11 @@ def Machine(
     """
     original = given_machine(base)
     where = f"Machine({original.name!r})"
-    started = _with_changes(type(original), given_keys(original), changes or {}, where, "")
+    changes = dotted_changes(changes, where)
+    started = _with_changes(type(original), given_keys(original), changes, where, "")
     table = {"name": name or original.name, "title": title or f"{original.title} (changed)"} | sections
     made = _on_base(started, table, where, "")
-    given = {*(changes or ()), *_dotted(sections)}
+    given = {*changes, *_dotted(sections)}
     made = _without_unread(made, given)
     return made.with_outdated(outdated_sources(original, made, given))
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from mimdsim.base.identity import digest_of
 from mimdsim.base.processes import Background
-from mimdsim.compiler import Compiled
+from mimdsim.base.schema import dotted_changes
+from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import TrainingLog
-from mimdsim.machine import MimdMachine
+from mimdsim.machine import Given, MimdMachine, changed_machine, tiled_machine
 from mimdsim.pipeline.detail import WINDOW, bytes_between, detail_of
 from mimdsim.pipeline.retiming import retime
+from mimdsim.pipeline.warnings import machine_warnings
 from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advice, what_if
 from mimdsim.profile import Change, Inference, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
@@ -120,14 +123,41 @@ class Run(RunQueries):
         for what cannot be placed."""
         return what_if(self.case, self.compiled, self.tiled, Lever.of(changes), self.asked)
 
-    def retime(self, machine: MimdMachine) -> TiledProfile:
-        """The same program and spikes on another machine with as many tiles."""
-        return retime(self.compiled, machine, self.log.activity)
+    def retime(self, machine: Given | Mapping[str, Any]) -> Run:
+        """The run with the training step on another machine: the same mapping and recorded spikes, nothing is trained.
+
+        machine: a name or file, a machine, or changes of this one by dotted key. With as many tiles it gets the same
+        program; else it is compiled for it with the same options of the mapping. Whether it fits is in the profile.
+        Raises DescriptionError for a GPU.
+        """
+        if isinstance(machine, Mapping):
+            other = changed_machine(self.machine, dotted_changes(machine))
+        else:
+            other = tiled_machine(machine, "give a tiled machine; GPUs are timed by run(..., gpus=...)")
+        made = self.compiled
+        if made.program.tiles_per_chip != other.chip.tiles or made.program.chips > other.links.chips:
+            made = compile_graph(made.graph, made.network, other, self.workload.mapping, must_fit=False)
+        elif not made.memory_reads.same_on(other):
+            made = made.measured(other)
+        before, after = ({*machine_warnings(*each)} for each in ((self.compiled, self.machine), (made, other)))
+        profile = replace(
+            self.profile,
+            tiled=retime(made, other, self.log.activity),
+            tiled_beside=(),
+            inference=(),
+            advice=(),
+            config_sha256=digest_of([self.profile.config_sha256, other.model_dump(mode="json")]),
+            warnings=(*sorted(after - before), *(one for one in self.profile.warnings if one not in before - after)),
+        )
+        return replace(self, profile=profile, compiled=made, machine=other, asked=None, estimated=None)
 
     def on(self, machine: MimdMachine) -> TiledProfile:
-        """The name of `retime` in 0.1, for one release."""
+        """The name of `retime` in 0.1, for one release; the profile alone.
+
+        machine: the other one.
+        """
         warnings.warn("Run.on is Run.retime from 0.2 on", FutureWarning, 2)
-        return self.retime(machine)
+        return self.retime(machine).tiled
 
 
 OF_THE_LOG = (
