@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mimdsim.kernels import Kernel
     from mimdsim.machine import Machine, list_machines, load_machine
     from mimdsim.profile import load_profile
-    from mimdsim.profile.queries import open_report
+    from mimdsim.report.plots import open_report
     from mimdsim.timing import explain
     from mimdsim.validation import calibrate, validate
     from mimdsim.workload import Network, allow_code, from_events, from_values, list_workloads, load_workload
@@ -76,7 +76,7 @@ _HOMES = {
     **dict.fromkeys(("from_torch", "to_torch", "torch_function"), "frameworks"),
     "explain": "timing",
     "load_profile": "profile",
-    "open_report": "profile.queries",
+    "open_report": "report.plots",
 }
 _RENAMED = {"narrow": "calibrate"}  # names of 0.1, for one release
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mimdsim.checking.program import Subject
     from mimdsim.studies import Study as StudyRecord
     from mimdsim.studies import StudyResult
+    from mimdsim.studies.plots import SweptRows
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = Named | Workload
@@ -196,7 +197,7 @@ def sweep(
     processes: int | None = None,
     folder: str | Path | None = None,
     progress: Progress = silent,
-) -> list[dict[str, Any]]:
+) -> SweptRows:
     """Time a workload for every combination of the values of `axes`; returns one row each, in order.
 
     axes: by dotted key, a list of values, or a range as studies take it. training_steps: training steps before spikes
@@ -205,6 +206,7 @@ def sweep(
     same call continues where it stopped.
     """
     from mimdsim.studies import make_study
+    from mimdsim.studies.plots import SweptRows
 
     if best_mapping and mapping is not None:
         raise DescriptionError("sweep", [f"best_mapping finds a mapping for every point: leave out mapping {mapping}"])
@@ -219,7 +221,7 @@ def sweep(
         mapping="best" if best_mapping else "published" if mapping is None else mapping,
         candidates=best_mapping or None,
     )
-    return [dict(row) for row in study(given, folder, processes=processes, progress=progress).rows]
+    return SweptRows(study(given, folder, processes=processes, progress=progress))
 
 
 def Study(base: str | Path | StudyRecord | None = None, /, **keys: Any) -> StudyRecord:

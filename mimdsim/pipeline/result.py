@@ -24,13 +24,14 @@ from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advic
 from mimdsim.profile import Change, Inference, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.queries import RunQueries
+from mimdsim.report.plots import Plotted
 from mimdsim.search import Case
 from mimdsim.timing import Explanation, explain
 from mimdsim.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Run(RunQueries):
+class Run(Plotted, RunQueries):
     """A training on `machine` and the profile of its last training step, with all that can be asked of it."""
 
     profile: RunProfile

@@ -5,16 +5,14 @@ Tables are pandas frames where pandas is installed (extra `frames`), else dicts 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError, MappingError, suggest
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Sheet, Shown
-from mimdsim.profile.detail import DETAIL_FILE, REDO, Detail, load_beside
+from mimdsim.profile.detail import Detail
 from mimdsim.profile.records import RunProfile, TiledProfile
-from mimdsim.profile.store import load_profile
 
 if TYPE_CHECKING:
     import pandas
@@ -221,20 +219,6 @@ class SavedRun(RunQueries):
     @property
     def detail(self) -> Detail:
         return self._detail
-
-
-def open_report(folder: str | Path) -> SavedRun:
-    """A saved run; raises DataFileError for files that cannot be read.
-
-    folder: of a report, which holds profile.json and detail.npz.
-    """
-    path = Path(folder)
-    path = path if path.suffix == ".json" else path / "profile.json"
-    profile = load_profile(path)
-    detail = load_beside(path, profile)
-    if detail is None:
-        raise DataFileError(path.parent / DETAIL_FILE, f"no such file, which has the columns of tiles; {REDO}")
-    return SavedRun(profile, detail)
 
 
 def _leader(cycles: np.ndarray) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.console import Progress
 from mimdsim.base.errors import MimdsimError, of_the_machine
@@ -29,6 +29,9 @@ from mimdsim.studies.sensitivity import Sensitivities, sensitivity_plan
 from mimdsim.studies.store import Store
 from mimdsim.studies.tpe_search import search_plan
 from mimdsim.studies.worker import best_mapping, record, run_on_same_inputs, time_points
+
+if TYPE_CHECKING:
+    from mimdsim.studies.plots import StudyPlots
 
 WRITE_SECONDS, WRITE_SHARE = 5.0, 0.05  # least time between tables of an unfinished study, and most share of it
 MOST_IN_A_BATCH = 20  # points: as many as a process can lose
@@ -61,6 +64,13 @@ class StudyResult(Shown):
         from mimdsim.studies.pareto import rank
 
         return tuple(answer(rank(self)))
+
+    @property
+    def plot(self) -> StudyPlots:
+        """Its figures: plot.best(), plot.effects(), plot.lines(), plot.crossover()."""
+        from mimdsim.studies.plots import StudyPlots
+
+        return StudyPlots(self)
 
     def _sheet(self) -> Sheet:
         return Sheet(self.study.question or "study", [(line,) for line in (*self.answer, *self.warnings)])
