@@ -168,6 +168,12 @@ class Executor(Shown):
 
     program: what is run. threads: how many share the heavy passes; they change no bit. rounded: whether halves are
     rounded, inputs when they are written and others after each superstep, or kept as the float32 that hold them.
+
+        >>> executor = mimdsim.Executor(made.compiled.program)
+        >>> executor.write({"labels": made.compiled.network.batch * [0], "training_step": [1]})
+        >>> executor.run()
+        >>> executor.read("gradient.w.hidden0").shape
+        (512, 12)
     """
 
     def __init__(self, program: Program, threads: int = 1, *, rounded: bool = False):

@@ -96,7 +96,11 @@ KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "
 
 
 def list_machines() -> tuple[str, ...]:
-    """The names of all machines, sorted: those of the package, of MIMDSIM_HOME and of the working folder."""
+    """The names of all machines, sorted: those of the package, of MIMDSIM_HOME and of the working folder.
+
+    >>> "bow" in mimdsim.list_machines()
+    True
+    """
     return names_of("models")
 
 
@@ -154,6 +158,9 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
     as if their unit is missing or that are larger than their whole (`plausibility_problems`). A file that says `base`
     is that machine but for what follows; one that says `narrowed`, or of that kind, is a machine with the numbers of
     one's own measurements (`machine/calibrated.py`).
+
+        >>> mimdsim.load_machine("bow", {"tile.sram_bytes": "1 MiB"}).tile.sram_bytes
+        1048576
     """
     return _load(name, dotted_changes(changes), ())
 
@@ -169,6 +176,10 @@ def Machine(
     (default: name of the base, its title with "(changed)"). sections: by keyword, keys of a section, sources included.
 
     Checked as files are; raises DescriptionError with every problem.
+
+        >>> half = mimdsim.Machine("bow", {"chip.tiles": 736}, name="half", title="Half a Bow")
+        >>> half.chip.tiles, half.chip.sources["tiles"]
+        (736, 'assumed: what-if value 736')
     """
     original = given_machine(base)
     where = f"Machine({original.name!r})"

@@ -80,18 +80,37 @@ class Run(Plotted, RunQueries):
         return self.detail_in(self.window)
 
     def detail_in(self, window: Sequence[int]) -> Detail:
-        """Every tile in every superstep, and in the timesteps of `window`."""
+        """Every tile in every superstep, and in some timesteps.
+
+        window: these timesteps.
+
+            >>> made.detail_in([0, 2]).window.shape[1]  # int64[supersteps, timesteps, tiles]: busy cycles
+            2
+        """
         made = self.compiled
         of_run = self.profile.config_sha256
         return detail_of(made.program, self.machine, self.log.activity, made.memory, of_run, window)
 
     def bytes_between(self, superstep: str | int) -> np.ndarray:
-        """int64[tiles, tiles of a chip]: bytes from each tile to each tile of its chip in a superstep (its name or
-        number), over all executions; a message to several tiles counts for each of them."""
+        """int64[tiles, tiles of a chip]: bytes from each tile to each tile of its chip over all executions of a
+        superstep; a message to several tiles counts for each of them.
+
+        superstep: its name or number.
+
+            >>> made.bytes_between("LIF update").shape
+            (16, 16)
+        """
         return bytes_between(self.compiled.program, self.number_of(superstep))
 
     def explain(self, superstep: str | int, tile: int | None = None, timestep: int | None = None) -> Explanation:
-        """Why a superstep takes its cycles, seen from a tile (default: the one with most work in it)."""
+        """Why a superstep takes its cycles, as sums that add up.
+
+        superstep: its name or number. tile: from which it is seen (default: the one with most work in it). timestep:
+        the execution shown vertex by vertex (default: the longest).
+
+            >>> print(made.explain("zero states"))  # doctest: +ELLIPSIS
+            superstep 'zero states' (forward) takes ... cycles on tiny...
+        """
         return explain(self.compiled.program, self.machine, superstep, tile, self.log.activity, timestep)
 
     @property
@@ -115,13 +134,25 @@ class Run(Plotted, RunQueries):
         return self.begin_advice(None)()
 
     def begin_advice(self, background: Background | None) -> Callable[[], tuple[WhatIf, ...]]:
-        """Begin to look for `advice`, in the background if any; what is returned waits for it."""
+        """Begin to look for `advice`; what is returned waits for it.
+
+        background: processes that look for it; None: this one does, when it is waited for.
+
+            >>> advice = made.begin_advice(None)()  # doctest: +SKIP
+        """
         return begin_advice(self.case, self.compiled, self.tiled, self.asked, self.estimated, background)
 
     def what_if(self, changes: Mapping[str, Any]) -> WhatIf:
-        """What changes of the mapping and the machine, by dotted key, would make of the training step with the same
-        spikes: {"tile.worker_contexts": 7, "mapping.split.hidden0.batch": 2}. Raises MimdsimError for other keys and
-        for what cannot be placed."""
+        """What changes would make of the training step with the same spikes, compiled and timed again.
+
+        changes: of the mapping and the machine, by dotted key: {"tile.worker_contexts": 7,
+        "mapping.split.hidden0.batch": 2}.
+
+        Raises MimdsimError for other keys and for what cannot be placed.
+
+            >>> made.what_if({"exchange.bytes_per_cycle": 8.0}).gain > 0  # the share of the time that it saves
+            True
+        """
         return what_if(self.case, self.compiled, self.tiled, Lever.of(changes), self.asked)
 
     def retime(self, machine: Given | Mapping[str, Any]) -> Run:
@@ -130,6 +161,11 @@ class Run(Plotted, RunQueries):
         machine: a name or file, a machine, or changes of this one by dotted key. With as many tiles it gets the same
         program; else it is compiled for it with the same options of the mapping. Whether it fits is in the profile.
         Raises DescriptionError for a GPU.
+
+            >>> made.retime({"tile.worker_contexts": 3}).cycles > made.cycles
+            True
+            >>> made.retime("mk1").tiled.tiles
+            1216
         """
         if isinstance(machine, Mapping):
             other = changed_machine(self.machine, dotted_changes(machine))
@@ -156,6 +192,8 @@ class Run(Plotted, RunQueries):
         """The name of `retime` in 0.1, for one release; the profile alone.
 
         machine: the other one.
+
+            >>> made.on(machine).cycles  # doctest: +SKIP
         """
         warnings.warn("Run.on is Run.retime from 0.2 on", FutureWarning, 2)
         return self.retime(machine).tiled

@@ -30,6 +30,7 @@ class RunQueries(Shown):
 
     @property
     def detail(self) -> Detail:
+        """Every tile in every superstep, and in some timesteps."""
         raise NotImplementedError
 
     @property
@@ -113,6 +114,9 @@ class RunQueries(Shown):
         tile: the one that the part waits for, of computing the one with most work since the last sync; ahead: by how
         many cycles it is ahead of the next tile, there and over all executions: more than these cannot be saved on it
         alone. partner: the tile that sends most to it, of an exchange.
+
+            >>> int(sum(made.critical_path()["cycles"])) == made.cycles
+            True
         """
         rows: list[tuple[int, str, str, int, int, int, str, int]] = []
         per_chip = self.detail.tiles // self.tiled.chips
@@ -154,8 +158,14 @@ class RunQueries(Shown):
         return rows
 
     def on_tile(self, tile: int, superstep: str | int | None = None) -> Frame:
-        """What lies in the memory of a tile in a superstep (its name or number; default: where this tile is fullest),
-        largest first: variable ('' for code, vertices and exchange buffers), category, bytes."""
+        """What lies in the memory of a tile, largest first: variable ('' for code, vertices and exchange buffers),
+        category, bytes.
+
+        tile: its number. superstep: when, by name or number (default: where this tile is fullest).
+
+            >>> int(sum(made.on_tile(3)["bytes"])) == int(made.detail.memory[:, 3].max())
+            True
+        """
         self._require(tile)
         at = int(self.detail.memory[:, tile].argmax()) if superstep is None else self.number_of(superstep)
         found = self.detail.on_tile(tile, at)
@@ -164,7 +174,13 @@ class RunQueries(Shown):
 
     def work_of(self, tile: int) -> Frame:
         """What a tile does in every superstep, most cycles first: busy cycles, those of the slowest tile, bytes, worker
-        contexts with work."""
+        contexts with work.
+
+        tile: its number.
+
+            >>> int(sum(made.work_of(3)["busy_cycles"])) == made.tiled.tile_columns.busy_cycles[3]
+            True
+        """
         self._require(tile)
         detail = self.detail
         order = np.argsort(-detail.busy[:, tile], kind="stable")
@@ -182,7 +198,13 @@ class RunQueries(Shown):
 
     def partners(self, tile: int) -> Frame:
         """The tiles that send most to a tile and receive most from it, most first, with the bytes of a training step;
-        a message to several tiles counts for each of them."""
+        a message to several tiles counts for each of them.
+
+        tile: its number.
+
+            >>> list(made.partners(3))  # bytes of a training step
+            ['sender', 'bytes_from', 'receiver', 'bytes_to']
+        """
         self._require(tile)
         detail = self.detail
         return frame(
@@ -199,7 +221,13 @@ class RunQueries(Shown):
             raise MappingError(f"no tile {tile} in the profile, which has {self.detail.tiles}, counted from 0")
 
     def number_of(self, superstep: str | int) -> int:
-        """The number of a superstep given by its name or number; raises MappingError if there is none."""
+        """The number of a superstep, counted from 0 in program order; raises MappingError if there is none.
+
+        superstep: its name or number.
+
+            >>> made.number_of("zero states")
+            0
+        """
         names = self.detail.supersteps.tolist()
         if isinstance(superstep, str):
             if superstep not in names:
@@ -218,6 +246,7 @@ class SavedRun(RunQueries):
 
     @property
     def detail(self) -> Detail:
+        """Every tile in every superstep, and in some timesteps."""
         return self._detail
 
 

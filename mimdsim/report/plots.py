@@ -32,7 +32,7 @@ class RunPlots:
 
         ax: where to draw; without, the layer that each tile works for is drawn beside it.
 
-            >>> made.plot.tiles().get_title()
+            >>> made.plot.tiles().get_title(loc="left")
             'Busy cycles of the 16 tiles'
         """
         return _drawn("figures_tiles", "tile_map", self._profile, ax=ax)

@@ -77,6 +77,7 @@ class StudyResult(Shown):
 
     @property
     def complete(self) -> bool:
+        """Whether all points that were asked for have a row."""
         return len(self.rows) == self.designs * len(self.study.workloads)
 
     @property

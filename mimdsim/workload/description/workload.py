@@ -129,7 +129,11 @@ def capacity_by_activity(activity: float, neurons: int) -> int:
 
 
 def list_workloads() -> tuple[str, ...]:
-    """The names of all workloads, sorted: those of the package, of MIMDSIM_HOME and of the working folder."""
+    """The names of all workloads, sorted: those of the package, of MIMDSIM_HOME and of the working folder.
+
+    >>> "digits" in mimdsim.list_workloads()
+    True
+    """
     return names_of("workloads")
 
 
@@ -153,6 +157,9 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
     name: of a workload, or the path of its file. changes: by dotted key; if they select another neuron, the
     description's constants that it does not have are dropped; if they select another data source, so is what only the
     former one reads. mapping: a mapping file, as `place` writes it.
+
+        >>> mimdsim.load_workload("digits", {"data": {"timesteps": 10}}).data.timesteps
+        10
     """
     path = find_workload(name)
     table, text = read_toml(path)
