@@ -14,6 +14,7 @@ import inspect
 import itertools
 import re
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Iterable, Iterator
@@ -303,7 +304,7 @@ def _function(name: str, of: Any) -> Iterator[str]:
 
 def _prose(text: str) -> str:
     """A docstring as Markdown: what is indented is code already, an example becomes some."""
-    paragraphs = re.sub(r"^(?=>>> |\.\.\. )", "    ", text, flags=re.MULTILINE).split("\n\n")
+    paragraphs = [textwrap.indent(each, "    ") if each.startswith(">>> ") else each for each in text.split("\n\n")]
     return "\n\n".join(each if each.startswith("    ") else _escaped(each) for each in paragraphs)
 
 

@@ -195,7 +195,7 @@ class Run(Plotted, RunQueries):
 
             >>> made.on(machine).cycles  # doctest: +SKIP
         """
-        warnings.warn("Run.on is Run.retime from 0.2 on", FutureWarning, 2)
+        warnings.warn("Run.on is Run.retime from 0.2 on, which returns a run: .tiled is its profile", FutureWarning, 2)
         return self.retime(machine).tiled
 
 

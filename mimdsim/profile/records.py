@@ -688,5 +688,6 @@ class RunProfile(Shown):
 
     def _sheet(self) -> Sheet:
         machines = [each for each in (self.tiled, *self.tiled_beside, *self.gpus) if each is not None]
-        wrong = [f"! {one.name}: {one.text}" for one in self.findings if not one.passed]
-        return Sheet(f"{self.workload}: {self.workload_title}", [(line,) for line in (*wrong, *map(brief, machines))])
+        wrong = [(f"! {one.name}", one.text) for one in self.findings if not one.passed]
+        rows = [*wrong, *(brief(each).split(": ", 1) for each in machines)]
+        return Sheet(f"{self.workload}: {self.workload_title}", rows)

@@ -33,8 +33,8 @@ def draw_tile_map(profile: RunProfile, ax: Axes | None = None) -> Figure | None:
     height = 1.5 + (3.5 if with_layers else 8.0) * aspect
     figure, axes = panels(2, wide, ax=ax, height=height, height_ratios=(20, 1))
     image = axes[0].imshow(busy, cmap="cividis", vmin=0)
-    place = {"cax": axes[wide]} if ax is None else {"ax": ax}
-    scale = figure.colorbar(image, **place, orientation="horizontal", ticks=MaxNLocator(nbins=5)).ax
+    lies = None if ax is not None else axes[wide]
+    scale = figure.colorbar(image, cax=lies, ax=ax, orientation="horizontal", ticks=MaxNLocator(nbins=5)).ax
     scale.xaxis.set_major_formatter(FuncFormatter(lambda cycles, _: thousands(cycles)))
     scale.set_xlabel(f"busy cycles per {tiled.run_name}")
     _label_map(axes[0], columns.grid_columns, tiled.chips, f"Busy cycles of the {thousands(tiled.tiles)} tiles")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from itertools import groupby
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -114,7 +115,7 @@ def draw_timeline(profile: RunProfile, ax: Axes | None = None) -> Figure | None:
     for one in path:
         if one.end - one.begin > NAMED_SHARE * (1 if ax is None else 2) * path[-1].end:
             middle, most = scale * (one.begin + one.end) / 2, int(70 * (one.end - one.begin) / path[-1].end)
-            look = {"ha": "center", "va": "center", "fontsize": 8, "bbox": LABEL_BOX, "rotation": 0}
+            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "bbox": LABEL_BOX}
             axes.text(middle, 0, textwrap.fill(one.span.name, max(most, 8)), **look)
     for phase, group in groupby(path, key=lambda one: one.span.phase):
         inside = list(group)

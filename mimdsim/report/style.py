@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 import matplotlib.style
 import numpy as np
@@ -73,7 +73,7 @@ def panels(
 ) -> tuple[Figure, list[Axes]]:
     """A figure of rows x columns axes, row by row; width and height in inches. ax: axes that are there instead."""
     if ax is not None:
-        return ax.figure, [ax]
+        return cast(Figure, ax.figure), [ax]
     figure = _new_figure.get()(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, list(axes.flat)
@@ -105,12 +105,12 @@ def legend_beside(
     figure: Figure, axes: Axes, where: str, *, within: bool, columns: int = 1, reverse: bool = False
 ) -> None:
     """The legend of `axes` outside of it, at that side of its figure; or in the axes, where the figure has others."""
-    found = axes.get_legend_handles_labels()
-    handles, labels = (each[::-1] for each in found) if reverse else found
+    handles, labels = axes.get_legend_handles_labels()
+    order = slice(None, None, -1 if reverse else 1)
+    where_and_how: dict[str, Any] = {"loc": f"outside {where}", "ncols": columns}
     if within:
-        axes.legend(handles, labels, loc="best", ncols=1, fontsize=7.5, frameon=True)
-    else:
-        figure.legend(handles, labels, loc=f"outside {where}", ncols=columns)
+        where_and_how = {"loc": "best", "fontsize": 7.5, "frameon": True}
+    (axes if within else figure).legend(handles[order], labels[order], **where_and_how)
 
 
 def thousands_axis(axis: Any, most: int = 8) -> None:
