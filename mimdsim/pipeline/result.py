@@ -18,6 +18,7 @@ from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import TrainingLog
 from mimdsim.machine import Given, MimdMachine, changed_machine, tiled_machine
 from mimdsim.pipeline.detail import WINDOW, bytes_between, detail_of
+from mimdsim.pipeline.overrides import MACHINE_SECTIONS
 from mimdsim.pipeline.retiming import retime
 from mimdsim.pipeline.warnings import machine_warnings
 from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advice, what_if
@@ -167,9 +168,13 @@ class Run(Plotted, RunQueries):
             >>> made.retime("mk1").tiled.tiles
             1216
         """
+        kept = self.profile.changes
         if isinstance(machine, Mapping):
-            other = changed_machine(self.machine, dotted_changes(machine))
+            changes = dotted_changes(machine)
+            other = changed_machine(self.machine, changes)
+            kept += recorded_changes(changes)
         else:
+            kept = tuple(one for one in kept if one.key.partition(".")[0] not in MACHINE_SECTIONS)
             other = tiled_machine(machine, "give a tiled machine; GPUs are timed by run(..., gpus=...)")
         made = self.compiled
         if made.program.tiles_per_chip != other.chip.tiles or made.program.chips > other.links.chips:
@@ -183,6 +188,7 @@ class Run(Plotted, RunQueries):
             tiled_beside=(),
             inference=(),
             advice=(),
+            changes=tuple(sorted({one.key: one for one in kept}.values(), key=lambda one: one.key)),
             config_sha256=digest_of([self.profile.config_sha256, other.model_dump(mode="json")]),
             warnings=(*sorted(after - before), *(one for one in self.profile.warnings if one not in before - after)),
         )

@@ -256,10 +256,18 @@ def _leader(cycles: np.ndarray) -> tuple[int, int]:
     return tile, int(cycles[tile] - np.delete(cycles, tile).max(initial=0))
 
 
+class Columns(Shown, dict[str, np.ndarray]):
+    """Columns by name, which print as a table."""
+
+    def _sheet(self) -> Sheet:
+        rows = (tuple(map(str, row)) for row in zip(*self.values(), strict=True))
+        return Sheet(f"{len(next(iter(self.values()), ())):,} rows", rows, tuple(self))
+
+
 def frame(columns: dict[str, Any]) -> Frame:
     """Columns as a pandas frame, or as they are without pandas."""
     try:
         import pandas
     except ImportError:
-        return columns
+        return Columns(columns)
     return pandas.DataFrame(columns)

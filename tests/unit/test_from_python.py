@@ -112,6 +112,10 @@ def test_a_run_on_another_machine_is_a_run() -> None:
     assert contexts.explain(0).cycles == contexts.tiled.spans[0].cycles
     assert run.retime(run.machine).tiled == run.tiled
     assert run.log is contexts.log
+    changed = {one.key: one.value for one in contexts.retime({"tile.sram_bytes": "1 MiB"}).profile.changes}
+    of_run = {one.key: one.value for one in run.profile.changes}
+    assert changed == of_run | {"tile.worker_contexts": "12", "tile.sram_bytes": "1 MiB"}
+    assert contexts.retime("tiny").profile.changes == run.profile.changes
 
 
 def test_a_machine_with_other_tiles_gets_a_program_of_the_same_mapping() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from test_api import SMALL, made
 
 import mimdsim
 from mimdsim.base.shown import COLUMNS, LINES, Sheet, Shown, brief
+from mimdsim.report.plots import OpenedRun
 
 MOST_OF_A_KIND = 6  # objects whose members are looked at
 MOST_ITEMS = 40  # of a list or table
@@ -165,6 +166,13 @@ def test_no_more_than_a_screen_whatever_there_is(rows: int, head: tuple[str, ...
     assert said == ([f"  ... and {rows - shown} more"] if rows > shown else [])
 
 
-def test_saved_runs_and_frames_print_as_those_in_memory(tmp_path: Path) -> None:
-    assert issubclass(mimdsim.pipeline.Run, Shown)
-    assert repr(mimdsim.profile.queries.SavedRun(made().profile, made().detail)) == repr(made())
+def test_saved_runs_print_as_those_in_memory() -> None:
+    assert repr(OpenedRun(made().profile, made().detail)) == repr(made())
+
+
+def test_frames_print_as_tables_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    tiles = made().tiles
+    assert isinstance(tiles, dict)
+    assert repr(tiles).startswith("16 rows\n  tile  chip  layer")
+    assert too_long("supersteps", made().supersteps) == []
