@@ -37,7 +37,7 @@ class StudyPlots:
     def effects(self) -> list[Axes]:
         """The first metric along every varied field.
 
-        >>> [panel.get_title().split(":")[0] for panel in swept.plot.effects()]
+        >>> [panel.get_title(loc="left").split(":")[0] for panel in swept.plot.effects()]
         ['tile.worker_contexts']
         """
         return self._axes("effects_section", 0, "fields that vary, evenly")
@@ -45,7 +45,7 @@ class StudyPlots:
     def lines(self) -> list[Axes]:
         """Time, its ratio to the first point's, and memory along the first axis of a grid.
 
-        >>> [panel.get_title() for panel in swept.plot.lines()]
+        >>> [panel.get_title(loc="left") for panel in swept.plot.lines()]
         ['Time', 'Time relative to the first point', 'Memory']
         """
         return self._axes("lines_section", 0, "grid with results")
