@@ -87,6 +87,9 @@ class Listed(Shown, list[T]):
     def _sheet(self) -> Sheet:
         return self._as_sheet(self)
 
+    def __reduce__(self) -> tuple[type, tuple[list[T]]]:  # a copy, or what another process gets, is a plain list
+        return list, (list(self),)
+
 
 def _cut(sheet: Sheet) -> tuple[str, list[list[str]], int]:
     """Title, as many rows as may be shown with the head first, all of as many cells, and how many are left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from pydantic import BaseModel
 from test_api import SMALL, made
 
 import mimdsim
-from mimdsim.base.shown import COLUMNS, LINES, Sheet, Shown, brief
+from mimdsim.base.shown import COLUMNS, LINES, Listed, Sheet, Shown, brief
 from mimdsim.report.plots import OpenedRun
 
 MOST_OF_A_KIND = 6  # objects whose members are looked at
@@ -164,6 +165,12 @@ def test_no_more_than_a_screen_whatever_there_is(rows: int, head: tuple[str, ...
     said = [line for line in text.split("\n") if line.startswith("  ... and ")]
     shown = text.count("<b>")
     assert said == ([f"  ... and {rows - shown} more"] if rows > shown else [])
+
+
+def test_lists_that_print_as_tables_are_lists() -> None:
+    rows = Listed([{"a": 1}, {"a": 2}], lambda rows: Sheet("two", [(str(row),) for row in rows]))
+    assert rows == [{"a": 1}, {"a": 2}] == pickle.loads(pickle.dumps(rows))
+    assert repr(rows) == "two\n  {'a': 1}\n  {'a': 2}"
 
 
 def test_saved_runs_print_as_those_in_memory() -> None:
