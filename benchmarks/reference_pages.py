@@ -14,6 +14,7 @@ import inspect
 import itertools
 import re
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Iterable, Iterator
@@ -233,29 +234,18 @@ def keys_page(title: str, intro: str, *files: type[Section]) -> str:
 
 # ---- functions and classes
 
-
-@cache
-def _examples() -> dict[str, str]:
-    """By name, the first statement of docs/api.md that calls it."""
-    found: dict[str, str] = {}
-    page = (DOCS / "api.md").read_text(encoding="utf-8")
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        for statement in ast.parse(block).body:
-            text = ast.get_source_segment(block, statement) or ""
-            for name in re.findall(r"\bmimdsim\.(\w+)\(", text):
-                found.setdefault(name, text)
-    return found
+AS_IN_RUN = "as in `run`"
 
 
 def _parameters(of: Any) -> tuple[str, dict[str, str]]:
-    """The docstring of a function without what it says of its parameters as "name: meaning", and that by name; what
-    `mimdsim.api` says of parameters of the same name stands for those of which it says nothing itself."""
+    """The docstring of a function without what it says of its parameters as "name: meaning", and that by name; for what
+    is "as in `run`" that of `mimdsim.run`."""
     names = [name for name in inspect.signature(of).parameters if name != "self"]
     text, said = _taken(inspect.getdoc(of) or "", names)
-    _, common = _taken(inspect.getdoc(mimdsim.api) or "")
-    if absent := [name for name in names if name not in said | common]:
+    if absent := [name for name in names if name not in said]:
         raise LookupError(f"{of.__module__}.{of.__qualname__}: write what {', '.join(absent)} means, as 'name: ...'")
-    return text, {name: said.get(name) or common[name] for name in names}
+    _, common = _taken(inspect.getdoc(mimdsim.api.run) or "", inspect.signature(mimdsim.api.run).parameters)
+    return text, {name: common[name] if said[name] == AS_IN_RUN else said[name] for name in names}
 
 
 def _taken(text: str, names: Iterable[str] = (r"\w+",)) -> tuple[str, dict[str, str]]:
@@ -313,8 +303,8 @@ def _function(name: str, of: Any) -> Iterator[str]:
 
 
 def _prose(text: str) -> str:
-    """A docstring as Markdown: what is indented is code already."""
-    paragraphs = text.split("\n\n")
+    """A docstring as Markdown: what is indented is code already, an example becomes some."""
+    paragraphs = [textwrap.indent(each, "    ") if each.startswith(">>> ") else each for each in text.split("\n\n")]
     return "\n\n".join(each if each.startswith("    ") else _escaped(each) for each in paragraphs)
 
 
@@ -322,12 +312,12 @@ def _line_of(made: Any) -> str:
     """A docstring in one line; raises LookupError without one."""
     if not (text := inspect.getdoc(made)):
         raise LookupError(f"{made.__module__}.{made.__qualname__}: write a docstring")
-    return " ".join(text.split())
+    return " ".join(re.split(r"\n\n\s*>>> ", text)[0].split())
 
 
 def api_page() -> str:
     """A page with every name of the package: how it is called, what its parameters mean, what it raises, an example."""
-    lines = ["# Python API", MADE, "", _prose(_taken(inspect.getdoc(mimdsim.api) or "")[0])]
+    lines = ["# Python API", MADE, "", _prose(inspect.getdoc(mimdsim.api) or "")]
     for name in mimdsim.__all__:
         of = getattr(mimdsim, name)
         if not callable(of):
@@ -336,15 +326,6 @@ def api_page() -> str:
             lines += ["", f"## {name}", "", _prose(inspect.getdoc(of) or "")]
             continue
         lines += _function(name, of)
-        if name in _examples():
-            lines += [
-                "",
-                "Example (what names stand for: [api.md](api.md)):",
-                "",
-                "```python",
-                _examples()[name],
-                "```",
-            ]
         methods = [
             (f"`{_signature(method, made, method=True)}`", _escaped(_line_of(made)))
             for method, made in (inspect.getmembers(of, inspect.isfunction) if isinstance(of, type) else ())

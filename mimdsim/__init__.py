@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mimdsim.base import __version__, modules
 
 if TYPE_CHECKING:
-    from mimdsim.api import check, compare, place, run, study, sweep
+    from mimdsim.api import Study, check, compare, place, run, study, sweep
     from mimdsim.base.errors import MimdsimError
     from mimdsim.checking import check_kernel
     from mimdsim.execution import Executor
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     from mimdsim.kernels import Kernel
     from mimdsim.machine import Machine, list_machines, load_machine
     from mimdsim.profile import load_profile
-    from mimdsim.profile.queries import open_report
+    from mimdsim.report.plots import open_report
     from mimdsim.timing import explain
     from mimdsim.validation import calibrate, validate
-    from mimdsim.workload import allow_code, from_events, from_values, list_workloads, load_workload
+    from mimdsim.workload import Network, allow_code, from_events, from_values, list_workloads, load_workload
 
 __all__ = [
     "Executor",
     "Kernel",
     "Machine",
     "MimdsimError",
+    "Network",
+    "Study",
     "__version__",
     "allow_code",
     "calibrate",
@@ -61,9 +63,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("check", "compare", "place", "run", "study", "sweep"), "api"),
+    **dict.fromkeys(("Study", "check", "compare", "place", "run", "study", "sweep"), "api"),
     **dict.fromkeys(("Machine", "list_machines", "load_machine"), "machine"),
-    **dict.fromkeys(("allow_code", "from_events", "from_values", "list_workloads", "load_workload"), "workload"),
+    **dict.fromkeys(
+        ("Network", "allow_code", "from_events", "from_values", "list_workloads", "load_workload"), "workload"
+    ),
     **dict.fromkeys(("calibrate", "validate"), "validation"),
     "Executor": "execution",
     "Kernel": "kernels",
@@ -72,7 +76,7 @@ _HOMES = {
     **dict.fromkeys(("from_torch", "to_torch", "torch_function"), "frameworks"),
     "explain": "timing",
     "load_profile": "profile",
-    "open_report": "profile.queries",
+    "open_report": "report.plots",
 }
 _RENAMED = {"narrow": "calibrate"}  # names of 0.1, for one release
 

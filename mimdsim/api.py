@@ -2,13 +2,6 @@
 
 `mimdsim.run`, `compare`, `sweep`, `study`, `place` and `check` are these; docs/api.md shows them at work. User errors
 raise MimdsimError. Where several of something can be given, so can one alone.
-
-workload: a name, the path of a TOML file (a text or `pathlib.Path`), or what `load_workload` returns. machine: a name,
-a path, or what `load_machine` returns. machines: tiled ones and GPUs, the first tiled one leads. gpus: GPUs
-that are timed beside it. changes: fields of workload and machine by dotted key, {"training.epochs": 2,
-"tile.worker_contexts": 12}. mapping: a file with options of the mapping, as `place` writes it. report: a folder for the
-report. processes: how many work at once (default: one for each processor). progress: called with what is being done,
-how many are done and how many there are; by default nothing is shown.
 """
 
 from __future__ import annotations
@@ -47,7 +40,9 @@ from mimdsim.workload.interchange.start import write_trained
 if TYPE_CHECKING:
     from mimdsim.checking.check_result import CheckResult
     from mimdsim.checking.program import Subject
-    from mimdsim.studies import Study, StudyResult
+    from mimdsim.studies import Study as StudyRecord
+    from mimdsim.studies import StudyResult
+    from mimdsim.studies.plots import SweptRows
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, SPIKES_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = Named | Workload
@@ -76,12 +71,22 @@ def run(
 ) -> Run:
     """Train a workload on the tiles of a machine and profile its last training step; compare GPUs on the same graph.
 
-    mapping: a file with options of the mapping, as `place` writes it. report: a folder for the report, the profile and
-    the trained weights; written as a whole at the end. checkpoint: a file that the training is saved to after every
-    epoch; resume: continue from it; accept_other_code: also where other sources of mimdsim wrote it, which the profile
-    records. dump: a folder for the program as text. window: timesteps of which every tile is kept one by one, as
-    "40-49" or numbers (default: the first ten). inference: time the forward pass of test samples too, on its own
+    workload: a name, the path of a TOML file (a text or `pathlib.Path`), or what `load_workload` or `Network` returns.
+    machine: a name, a path, or what `load_machine` or `Machine` returns. gpus: one or several that are timed beside it.
+    changes: fields of workload and machine by dotted key or nested, {"training.epochs": 2, "tile": {"worker_contexts":
+    12}}. mapping: a file with options of the mapping, as `place` writes it. report: a folder for the report, the
+    profile and the trained weights; written as a whole at the end. progress: called with what is being done, how many
+    are done and how many there are; by default nothing is shown. checkpoint: a file that the training is saved to after
+    every epoch; resume: continue from it; accept_other_code: also where other sources of mimdsim wrote it, which the
+    profile records. dump: a folder for the program as text. window: timesteps of which every tile is kept one by one,
+    as "40-49" or numbers (default: the first ten). inference: time the forward pass of test samples too, on its own
     program (docs/inference.md).
+
+        >>> short = {"data.timesteps": 3, "network": {"hidden": [12], "capacity": [6, 4]}}
+        >>> short |= {"training": {"max_training_steps": 1, "evaluate": "never"}}
+        >>> result = mimdsim.run("digits", "tiny", changes=short, gpus="a100")
+        >>> result.machine.name, len(result.log.loss)
+        ('tiny', 1)
     """
     if resume and checkpoint is None:
         problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
@@ -144,8 +149,12 @@ def compare(
     progress: Progress = silent,
 ) -> Run:
     """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine, the others
-    are timed with its spikes. `mapping` and `report` as in `run`; best_mapping: search for the best mapping of every
-    tiled machine among so many, with the spikes of some training steps."""
+    are timed with its spikes. workload, changes, mapping, report, progress: as in `run`. machines: one
+    or several, tiled ones and GPUs; the first tiled one leads. best_mapping: search for the best mapping of every
+    tiled machine among so many, with the spikes of some training steps.
+
+        >>> mimdsim.compare("digits", ("bow", "mk2", "a100"), report="reports/three")  # doctest: +SKIP
+    """
     if best_mapping and mapping is not None:
         raise DescriptionError("compare", [f"best_mapping finds one for every machine: leave out mapping {mapping}"])
     if report is not None:
@@ -196,15 +205,20 @@ def sweep(
     processes: int | None = None,
     folder: str | Path | None = None,
     progress: Progress = silent,
-) -> list[dict[str, Any]]:
+) -> SweptRows:
     """Time a workload for every combination of the values of `axes`; returns one row each, in order.
 
-    axes: by dotted key, a list of values, or a range as studies take it. training_steps: training steps before spikes
-    are recorded (0: the whole training); fill: fill lists to this share instead of training. mapping: as in `run`;
-    best_mapping: search for the best mapping of every point among so many. folder: where points are saved, so that the
-    same call continues where it stopped.
+    workload: a name, or the path of a file. machine, gpus, progress: as in `run`. processes: how many work at once
+    (default: one for each processor). axes: by dotted key, a list of values, or a range as studies take it.
+    training_steps: training steps before spikes are recorded (0: the whole training); fill: fill lists to this share
+    instead of training. mapping: a file with options of the mapping; best_mapping: search for the best mapping of every
+    point among so many. folder: where points are saved, so that the same call continues where it stopped.
+
+        >>> rows = mimdsim.sweep("digits", "bow", {"tile.worker_contexts": (3, 6)}, fill=0.5)  # doctest: +SKIP
+        >>> rows[0]["ms_per_training_step"]  # milliseconds; rows.plot.lines() draws them  # doctest: +SKIP
     """
     from mimdsim.studies import make_study
+    from mimdsim.studies.plots import SweptRows
 
     if best_mapping and mapping is not None:
         raise DescriptionError("sweep", [f"best_mapping finds a mapping for every point: leave out mapping {mapping}"])
@@ -219,11 +233,34 @@ def sweep(
         mapping="best" if best_mapping else "published" if mapping is None else mapping,
         candidates=best_mapping or None,
     )
-    return [dict(row) for row in study(given, folder, processes=processes, progress=progress).rows]
+    return SweptRows(study(given, folder, processes=processes, progress=progress))
+
+
+def Study(base: str | Path | StudyRecord | None = None, /, **keys: Any) -> StudyRecord:
+    """A study of these keys, as its file would have them, for `study`.
+
+    base: a study, itself or by name or file, that it is but for `keys`; None: all is given here. keys: by keyword, as
+    docs/reference-study.md lists them; one name may stand for a list of names, a list of workloads for their weights.
+
+    Checked as files are; raises DescriptionError with every problem.
+
+        >>> asked = mimdsim.Study(
+        ...     question="How many contexts?", workloads="digits", fill=0.5, axes={"tile.worker_contexts": [3, 6, 12]}
+        ... )
+        >>> asked.machine, asked.varied
+        ('bow', ('tile.worker_contexts',))
+        >>> mimdsim.Study(asked, gpus="a100").gpus
+        ('a100',)
+    """
+    from mimdsim.studies import make_study, read_study
+
+    original = read_study(base) if isinstance(base, str | Path) else base
+    given = {} if original is None else {key: getattr(original, key) for key in original.model_fields_set}
+    return make_study("Study", **(given | keys))
 
 
 def study(
-    given: str | Path | Study,
+    given: str | Path | StudyRecord,
     folder: str | Path | None = None,
     *,
     processes: int | None = None,
@@ -233,9 +270,12 @@ def study(
 ) -> StudyResult:
     """Compute the points of a study, and answer its question.
 
-    given: the name or file of a study, or what `mimdsim.studies.make_study` returns. folder: where points and tables
+    given: the name or file of a study, or what `Study` returns. folder: where points and tables
     are kept, so that the same call continues where it stopped. processes: local ones; dask: the address of a Dask
-    scheduler whose workers are used instead. as_is: compute nothing.
+    scheduler whose workers are used instead. as_is: compute nothing. progress: as in `run`.
+
+        >>> mimdsim.study("ids-or-dense", as_is=True).complete
+        False
     """
     from mimdsim.studies import Dask, Local, read_study, run_study
 
@@ -263,11 +303,15 @@ def place(
     """The best mapping of a workload on a machine: how the layers are cut, and the form of the program. The same call
     finds the same.
 
-    objective: what is least, "time", "memory" (of the fullest tile), "energy" or "product" (of time and memory).
-    within: limits, "max memory 400 KiB, max tiles 1000". fill: the share of their capacity that lists hold;
+    workload, machine, changes, progress: as in `run`. processes: how many work at once (default: one for each
+    processor). objective: what is least, "time", "memory" (of the fullest tile), "energy" or "product" (of time and
+    memory). within: limits, "max memory 400 KiB, max tiles 1000". fill: the share of their capacity that lists hold;
     training_steps: record spikes after so many instead. candidates: mappings that are lowered; many more are made of
     their layers. out: a mapping file to write, for `run`, `compare`, `sweep`. smallest: find the least tile.sram_bytes
     that some mapping fits (the peak bytes of the best one); its energy is that of a machine with so much memory.
+
+        >>> found = mimdsim.place("digits", "bow", candidates=20, out="best.toml")  # doctest: +SKIP
+        >>> found.best.figures.cycles  # of a training step, where found.published takes more  # doctest: +SKIP
     """
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
@@ -330,8 +374,12 @@ def check(
     workload: a workload, or the path of a kernel, which ends in .py. program: makes another program of the compiled
     one, or a file with such a function `build`. strict: also run vertex by vertex on poisoned memory. timesteps, batch:
     what a workload is shortened to; 0 keeps it; as many samples at least as make some tile take two, where the whole
-    batch does. reference: the name of the kernel's function that computes what it should. report: a folder for the
-    report of a kernel.
+    batch does. machine, changes, progress: as in `run`. reference: the name of the kernel's function that computes what
+    it should. report: a folder for the report of a kernel.
+
+        >>> small = {"network": {"hidden": (12,), "capacity": (6, 4)}}
+        >>> mimdsim.check("digits", "tiny", changes=small).passed  # doctest: +SKIP
+        True
     """
     from mimdsim.checking.check_result import CheckResult
     from mimdsim.checking.program import check_program, load_build, shrunk
@@ -425,7 +473,9 @@ def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Pat
     if mapping is not None:
         raise DescriptionError("mapping", [f"{mapping}: the workload is already loaded; pass this to load_workload"])
     if changes:
-        problems = [f"{key}: the workload is already loaded; pass this to load_workload" for key in changes]
+        problems = [
+            f"{key}: the workload is already loaded; pass this to load_workload, or its with_" for key in changes
+        ]
         raise DescriptionError("changes", problems)
     return workload
 

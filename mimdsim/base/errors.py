@@ -22,7 +22,14 @@ MACHINE_FAILURES = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, er
 
 
 class MimdsimError(Exception):
-    """Something the user can fix."""
+    """Something the user can fix.
+
+    >>> try:
+    ...     mimdsim.load_machine("bo")
+    ... except mimdsim.MimdsimError as problem:
+    ...     "did you mean 'bow'?" in str(problem)
+    True
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:  # of a worker process, it must reach the parent complete
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]

@@ -28,6 +28,7 @@ from pydantic import (
 from mimdsim.base.errors import MOST_PROBLEMS, DescriptionError, shortened, suggest
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.search_path import NAMES_FILES
+from mimdsim.base.shown import Sheet, Shown, brief
 from mimdsim.base.units import HOW, is_kind, kind_of, parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
@@ -52,10 +53,22 @@ class Hint(NamedTuple):
     text: str
 
 
-class Section(BaseModel):
+class Section(Shown, BaseModel):
     """A table of a description: frozen, no unknown keys, units in strings understood."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def _sheet(self) -> Sheet:
+        """What was given; of a table of tables, that of each."""
+        own = {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
+        known = {key: own.pop(key) for key in ("kind", "name", "title", "question", "sources") if key in own}
+        sources = known.pop("sources", {})
+        rows = [(key, _in_short(value, key), *filter(None, [sources.get(key)])) for key, value in own.items()]
+        said = [f"'{known['name']}'"] if "name" in known else []
+        said += filter(None, [known.get("title") or known.get("question")])
+        left = len(type(self).model_fields) - len(self.model_fields_set)
+        default = [(f"{left:,} more at their defaults",)] if left else []
+        return Sheet(f"{type(self).__name__} {': '.join(said)}".rstrip(), [*rows, *default])
 
     @field_validator("*", mode="before")
     @classmethod
@@ -84,6 +97,13 @@ def files_named(section: BaseModel, above: str = "") -> Iterator[tuple[str, str]
             yield from files_named(value, f"{above}{key}.")
         elif NAMES_FILES in field.metadata and value:
             yield f"{above}{key}", value
+
+
+def _in_short(value: Any, key: str) -> str:
+    """A value of a key; of a table what was given in it, in a line."""
+    if not isinstance(value, Section):
+        return brief(value, key)
+    return ", ".join(f"{row[0]} {row[1]}" for row in value._sheet().rows if len(row) > 1)
 
 
 class SourcedSection(Section):
@@ -233,6 +253,20 @@ def given_keys(record: BaseModel) -> dict[str, Any]:
     """The table that a record was built from, without the defaults of keys that were not given: `build` makes the same
     record of it again, where a table with the defaults would give keys that others exclude."""
     return record.model_dump(exclude_unset=True)
+
+
+def dotted_changes(changes: Mapping[str, Any] | None, where: str = "changes") -> dict[str, Any]:
+    """Changes by dotted key, of those too that are given as tables of sections: {"tile": {"worker_contexts": 12}} is
+    {"tile.worker_contexts": 12}. Raises DescriptionError for a key that is given twice."""
+    found: dict[str, Any] = {}
+    for key, value in (changes or {}).items():
+        within = isinstance(value, Mapping) and "." not in key
+        given = {f"{key}.{inner}": each for inner, each in value.items()} if within else {key: value}
+        for dotted, each in given.items():
+            if dotted in found:
+                raise DescriptionError(where, [f"{dotted} given twice; give each key one value"])
+            found[dotted] = each
+    return found
 
 
 def changed_table(table: dict[str, Any], changes: Mapping[str, Any], *, where: str, example: str) -> None:

@@ -18,7 +18,10 @@ ALLOWED = "MIMDSIM_ALLOW_CODE"  # which processes started from here have too
 
 def allow_code() -> None:
     """From now on, in this process and those that it starts, run the Python files that descriptions name
-    (`network.models` of a workload, `exchange.model` of a machine): allow only descriptions that you trust."""
+    (`network.models` of a workload, `exchange.model` of a machine): allow only descriptions that you trust.
+
+        >>> mimdsim.allow_code()  # doctest: +SKIP
+    """
     os.environ[ALLOWED] = "1"
 
 

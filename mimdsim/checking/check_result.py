@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mimdsim.base.shown import Sheet, Shown
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Finding
 
 LABELS = {"good": "ok  ", "note": "note", "bad": "FAIL"}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CheckResult:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CheckResult(Shown):
     """The findings of a check; str() is one line each. heading: what was checked."""
 
     machine: MimdMachine
@@ -27,4 +28,8 @@ class CheckResult:
         lines = [f"{LABELS[finding.mood]}  {finding.name}: {finding.text}" for finding in self.findings]
         return "\n".join([self.heading, *lines] if self.heading else lines)
 
-    __repr__ = __str__
+    def _sheet(self) -> Sheet:
+        head = f"check {'passed' if self.passed else 'FAILED'} on {self.machine.name}"
+        by_mood = sorted(self.findings, key=lambda one: list(LABELS)[::-1].index(one.mood))
+        rows = [(LABELS[one.mood].strip(), one.name, one.text) for one in by_mood]
+        return Sheet(f"{head}, {self.heading}" if self.heading else head, rows)

@@ -53,7 +53,7 @@ MOST_SAID = 3
 OF_ITS_OWN = "runs on fresh memory differ too: a codelet draws random numbers, or keeps something outside its slices"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class KernelResult(CheckResult):
     """The result of checking a kernel. program, activity: None if there is none to time; tiled: the profile of one
     run, None where the program breaks a rule or could not be run."""
@@ -70,8 +70,12 @@ class KernelResult(CheckResult):
         return self.tiled.cycles
 
     def detail(self, run: str) -> Detail | None:
-        """Every tile in every superstep, for the profile with the digest `run`; None if there is no program to time, or
-        too large a one."""
+        """Every tile in every superstep; None if there is no program to time, or too large a one.
+
+        run: the config_sha256 of its profile.
+
+            >>> result.detail(profile.config_sha256)  # doctest: +SKIP
+        """
         if self.tiled is None or self.program is None or self.activity is None or not is_kept(self.program):
             return None
         memory = measure_memory(self.program, self.machine)
@@ -91,12 +95,20 @@ def check_kernel(
     """Check the program that `build(machine)` returns: the rules of the machine, its memory, and values against
     `reference`.
 
-    build: makes the program for a machine. reference: called with the program's inputs by parameter name, as arrays;
-    returns the output as an array, or several in a dict by name. inputs: called with a random generator for each draw;
-    returns arrays by input name, for those that should not be random. draws: how many draws of inputs are run. strict:
-    also run vertex by vertex on poisoned memory. tolerance: of floats, relative to the largest value of an output;
-    whole numbers must be equal. Raises DescriptionError, with the user's own line, for functions that fail or do not
-    fit the program.
+    build: makes the program for a machine. machine: a tiled one, itself or by name. reference: called with the
+    program's inputs by parameter name, as arrays; returns the output as an array, or several in a dict by name. inputs:
+    called with a random generator for each draw; returns arrays by input name, for those that should not be random.
+    draws: how many draws of inputs are run. strict: also run vertex by vertex on poisoned memory. tolerance: of floats,
+    relative to the largest value of an output; whole numbers must be equal. Raises DescriptionError, with the user's
+    own line, for functions that fail or do not fit the program.
+
+        >>> def doubled(machine):
+        ...     k = mimdsim.Kernel("doubled", machine)
+        ...     x = k.input(k.variable("x", (64,)))
+        ...     k.elementwise("multiply", x, 2.0, out=k.output(k.variable("y", (64,))))
+        ...     return k.program()
+        >>> mimdsim.check_kernel(doubled, "tiny", reference=lambda x: 2 * x).passed
+        True
     """
     if draws < 1:
         raise DescriptionError("check_kernel", [f"draws = {draws}: values need at least one"])

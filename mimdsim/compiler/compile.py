@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.base.files import write_atomically
 from mimdsim.base.out_of_memory import keep_freed_memory
+from mimdsim.base.shown import Shown
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.memory_report import check_fits, refuse_hopeless
 from mimdsim.compiler.passes.behind_tiles import variables_behind
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Compiled:
+class Compiled(Shown):
     """A program with its placement, its memory and how long each pass took (host seconds, not part of any profile).
 
     reads: what the compiler asked the machine for; every machine with these values gets this program. memory_reads: the

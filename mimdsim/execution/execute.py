@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError, near
+from mimdsim.base.shown import Shown
 from mimdsim.execution.bounds_checked_array import written_though_read
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
 from mimdsim.numerics.dense.rows import Kept, plain
@@ -162,11 +163,17 @@ At = Callable[[int], np.ndarray]  # an entry of a sequence, given the timestep
 Turn = Callable[[int], None]  # what is done in a timestep
 
 
-class Executor:
+class Executor(Shown):
     """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps.
 
     program: what is run. threads: how many share the heavy passes; they change no bit. rounded: whether halves are
     rounded, inputs when they are written and others after each superstep, or kept as the float32 that hold them.
+
+        >>> executor = mimdsim.Executor(made.compiled.program)
+        >>> executor.write({"labels": made.compiled.network.batch * [0], "training_step": [1]})
+        >>> executor.run()
+        >>> executor.read("gradient.w.hidden0").shape
+        (512, 12)
     """
 
     def __init__(self, program: Program, threads: int = 1, *, rounded: bool = False):

@@ -10,6 +10,7 @@ import numpy as np
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
+from mimdsim.base.shown import Shown
 from mimdsim.base.units import counted
 from mimdsim.execution.activity import activity_problem, run_recorded
 from mimdsim.execution.checkpoint import Checkpoints, Course, engine_of, read_checkpoint, write_checkpoint
@@ -39,7 +40,7 @@ class Samples(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainingLog:
+class TrainingLog(Shown):
     """What a training run left: loss per training step, accuracies by epoch, weights, activity of the last step.
 
     train_accuracy_by_epoch: of the batches as they were trained on. scheduled: what the learning rate and the second

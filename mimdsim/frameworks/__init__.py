@@ -64,6 +64,9 @@ def from_torch(
 
     Raises DescriptionError, by its name, for what is not understood: a layer, a function between layers, an option that
     changes what they do. Warns of layers that never spike on the example.
+
+        >>> workload = mimdsim.from_torch(network, spikes, loss="ce_rate_loss")  # doctest: +SKIP
+        >>> mimdsim.run(workload, "bow")  # doctest: +SKIP
     """
     _require_torch()
     from mimdsim.frameworks.reading import workload_of
@@ -78,6 +81,8 @@ def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:
 
     Warns where the test accuracy of the run rests on lists that drop spikes, which the module does not have. Raises
     DescriptionError for a run of another workload, and for a module with other parameters.
+
+        >>> mimdsim.to_torch(network, mimdsim.run(workload, "bow"))  # doctest: +SKIP
     """
     _require_torch()
     from mimdsim.frameworks.torch_weights import load_trained
@@ -94,11 +99,13 @@ def torch_function(workload: str | Path | Workload, machine: str | Path | MimdMa
     """A module of PyTorch whose forward and backward pass run the compiled program of `workload` on `machine`, so that
     a loss and an optimiser of your own train it.
 
-        program = mimdsim.torch_function(workload, "bow")
-        optimiser = torch.optim.SGD(program.parameters(), lr=0.1)
-        torch.nn.functional.cross_entropy(program(spikes), labels).backward()
-        optimiser.step()
-        print(program.profile().cycles)
+        >>> program = mimdsim.torch_function(workload, "bow")  # doctest: +SKIP
+        >>> optimiser = torch.optim.SGD(program.parameters(), lr=0.1)  # doctest: +SKIP
+        >>> torch.nn.functional.cross_entropy(program(spikes), labels).backward()  # doctest: +SKIP
+        >>> optimiser.step()  # doctest: +SKIP
+        >>> print(program.profile().cycles)  # doctest: +SKIP
+
+    workload: a name, a file, or one that is loaded. machine: a tiled one, itself or by name.
 
     It takes spikes [timesteps, samples, inputs] and returns what the workload's loss would read (training.reading),
     without logit scale. Parameters begin as those of a run. `program.profile()` has the time of the last step;

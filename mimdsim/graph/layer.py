@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.shown import Shown
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
@@ -38,7 +39,7 @@ class Derived:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class Layer(Shown):
     """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
 
     sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the

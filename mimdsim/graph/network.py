@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.shown import Shown
 from mimdsim.graph.batch_norm import STATISTICS, BatchNorm, averaging
 from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
@@ -60,7 +61,7 @@ DELAYS = (0, 1)  # timesteps from one layer to the next
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpikingNetwork:
+class SpikingNetwork(Shown):
     """A network with everything needed to train it. spikes: 'sparse' (ids and counts) or 'dense' (0/1 arrays).
 
     frozen: parameters that stay as they are given; pruned: those of which zeros stay zero. delay: timesteps from one

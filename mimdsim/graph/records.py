@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.shown import Shown
+
 # how the elements of a value are stored: an array, or sparse spikes (ids and two counts per sample)
 FORMS = ("array", "sparse")
 
@@ -60,7 +62,7 @@ class Value:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operation:
+class Operation(Shown):
     """One operation: `kind` names its record in OPERATIONS; `attributes` is that record's own frozen dataclass."""
 
     name: str
@@ -73,7 +75,7 @@ class Operation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Graph:
+class Graph(Shown):
     """Operations in an order that respects their inputs; `values` by name; `inputs` come from outside."""
 
     inputs: tuple[str, ...]
@@ -130,7 +132,7 @@ class Slice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scan:
+class Scan(Shown):
     """Attributes of a scan operation.
 
     The operation's inputs are the initial carries, the sequences and the constants, in the order of the three fields;

@@ -50,12 +50,12 @@ __all__ = [
 class Kernel(Builder):
     """A program written by hand for a tiled machine, for example:
 
-        k = Kernel("mean", "bow")
-        x = k.input(k.variable("x", (1024,)))
-        total = k.output(k.variable("total", (1,), tiles=0))
-        k.reduce(x, out=total)
-        k.elementwise("multiply", total, 1 / 1024, out=total)
-        program = k.program()
+        >>> k = mimdsim.Kernel("mean", "bow")
+        >>> x = k.input(k.variable("x", (1024,)))
+        >>> total = k.output(k.variable("total", (1,), tiles=0))
+        >>> k.reduce(x, out=total)
+        >>> k.elementwise("multiply", total, 1 / 1024, out=total)
+        >>> program = k.program()
 
     name: of the program. machine: a tiled one, itself or by name.
 

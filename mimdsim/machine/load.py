@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
-from mimdsim.base.schema import Section, build, changed_table, given_keys, read_toml, whence
+from mimdsim.base.schema import Section, build, changed_table, dotted_changes, given_keys, read_toml, whence
 from mimdsim.base.search_path import Named, beside, find_description, is_path, names_of, possible_path
 from mimdsim.base.units import UNITS, dimension, show_quantity
 from mimdsim.machine.calibrated import (
@@ -96,7 +96,11 @@ KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "
 
 
 def list_machines() -> tuple[str, ...]:
-    """The names of all machines, sorted: those of the package, of MIMDSIM_HOME and of the working folder."""
+    """The names of all machines, sorted: those of the package, of MIMDSIM_HOME and of the working folder.
+
+    >>> "bow" in mimdsim.list_machines()
+    True
+    """
     return names_of("models")
 
 
@@ -154,8 +158,11 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
     as if their unit is missing or that are larger than their whole (`plausibility_problems`). A file that says `base`
     is that machine but for what follows; one that says `narrowed`, or of that kind, is a machine with the numbers of
     one's own measurements (`machine/calibrated.py`).
+
+        >>> mimdsim.load_machine("bow", {"tile.sram_bytes": "1 MiB"}).tile.sram_bytes
+        1048576
     """
-    return _load(name, changes or {}, ())
+    return _load(name, dotted_changes(changes), ())
 
 
 def Machine(
@@ -169,13 +176,18 @@ def Machine(
     (default: name of the base, its title with "(changed)"). sections: by keyword, keys of a section, sources included.
 
     Checked as files are; raises DescriptionError with every problem.
+
+        >>> half = mimdsim.Machine("bow", {"chip.tiles": 736}, name="half", title="Half a Bow")
+        >>> half.chip.tiles, half.chip.sources["tiles"]
+        (736, 'assumed: what-if value 736')
     """
     original = given_machine(base)
     where = f"Machine({original.name!r})"
-    started = _with_changes(type(original), given_keys(original), changes or {}, where, "")
+    changes = dotted_changes(changes, where)
+    started = _with_changes(type(original), given_keys(original), changes, where, "")
     table = {"name": name or original.name, "title": title or f"{original.title} (changed)"} | sections
     made = _on_base(started, table, where, "")
-    given = {*(changes or ()), *_dotted(sections)}
+    given = {*changes, *_dotted(sections)}
     made = _without_unread(made, given)
     return made.with_outdated(outdated_sources(original, made, given))
 

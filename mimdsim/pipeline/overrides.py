@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
-from mimdsim.base.schema import parse_toml
+from mimdsim.base.schema import dotted_changes, parse_toml
 from mimdsim.machine import Given, GpuMachine, MimdMachine, given_machine, load_machine, tiled_machine
 
 WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
@@ -38,10 +38,10 @@ def parse_changes(texts: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any
 
 
 def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Changes of the workload and of the machine; raises DescriptionError for a key of neither."""
+    """Changes of the workload and of the machine, by dotted key; raises DescriptionError for a key of neither."""
     workload: dict[str, Any] = {}
     machine: dict[str, Any] = {}
-    for key, given in changes.items():
+    for key, given in dotted_changes(changes).items():
         value = os.fspath(given) if isinstance(given, os.PathLike) else given
         section = key.split(".")[0]
         if section in WORKLOAD_SECTIONS:
@@ -63,7 +63,9 @@ def load_tiled(machine: Given, changes: dict[str, Any] | None = None) -> MimdMac
     if not changes:
         return loaded
     if isinstance(machine, (MimdMachine, GpuMachine)):
-        problems = [f"{key}: '{loaded.name}' is already loaded; pass this to load_machine" for key in changes]
+        problems = [
+            f"{key}: '{loaded.name}' is already loaded; pass this to load_machine, or Machine" for key in changes
+        ]
         raise DescriptionError("changes", problems)
     return tiled_machine(load_machine(machine, changes), advice)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from mimdsim.base.checksummed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.shown import Shown
 from mimdsim.profile.records import RunProfile
 
 DETAIL_FILE = "detail.npz"
@@ -37,7 +38,7 @@ def _no_rows() -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Detail:
+class Detail(Shown):
     """One run of a program tile by tile. S supersteps in program order, without loop control; N tiles; all numbers are
     sums over the executions of a superstep.
 

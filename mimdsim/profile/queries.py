@@ -5,15 +5,14 @@ Tables are pandas frames where pandas is installed (extra `frames`), else dicts 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError, MappingError, suggest
-from mimdsim.profile.detail import DETAIL_FILE, REDO, Detail, load_beside
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.shown import Sheet, Shown
+from mimdsim.profile.detail import Detail
 from mimdsim.profile.records import RunProfile, TiledProfile
-from mimdsim.profile.store import load_profile
 
 if TYPE_CHECKING:
     import pandas
@@ -21,13 +20,17 @@ if TYPE_CHECKING:
     Frame: TypeAlias = pandas.DataFrame | dict[str, np.ndarray]
 
 
-class RunQueries:
+class RunQueries(Shown):
     """What is asked of `profile` and `detail`: of a run in memory, or of one that was saved."""
 
     profile: RunProfile
 
+    def _sheet(self) -> Sheet:
+        return self.profile._sheet()
+
     @property
     def detail(self) -> Detail:
+        """Every tile in every superstep, and in some timesteps."""
         raise NotImplementedError
 
     @property
@@ -111,6 +114,9 @@ class RunQueries:
         tile: the one that the part waits for, of computing the one with most work since the last sync; ahead: by how
         many cycles it is ahead of the next tile, there and over all executions: more than these cannot be saved on it
         alone. partner: the tile that sends most to it, of an exchange.
+
+            >>> int(sum(made.critical_path()["cycles"])) == made.cycles
+            True
         """
         rows: list[tuple[int, str, str, int, int, int, str, int]] = []
         per_chip = self.detail.tiles // self.tiled.chips
@@ -152,8 +158,14 @@ class RunQueries:
         return rows
 
     def on_tile(self, tile: int, superstep: str | int | None = None) -> Frame:
-        """What lies in the memory of a tile in a superstep (its name or number; default: where this tile is fullest),
-        largest first: variable ('' for code, vertices and exchange buffers), category, bytes."""
+        """What lies in the memory of a tile, largest first: variable ('' for code, vertices and exchange buffers),
+        category, bytes.
+
+        tile: its number. superstep: when, by name or number (default: where this tile is fullest).
+
+            >>> int(sum(made.on_tile(3)["bytes"])) == int(made.detail.memory[:, 3].max())
+            True
+        """
         self._require(tile)
         at = int(self.detail.memory[:, tile].argmax()) if superstep is None else self.number_of(superstep)
         found = self.detail.on_tile(tile, at)
@@ -162,7 +174,13 @@ class RunQueries:
 
     def work_of(self, tile: int) -> Frame:
         """What a tile does in every superstep, most cycles first: busy cycles, those of the slowest tile, bytes, worker
-        contexts with work."""
+        contexts with work.
+
+        tile: its number.
+
+            >>> int(sum(made.work_of(3)["busy_cycles"])) == made.tiled.tile_columns.busy_cycles[3]
+            True
+        """
         self._require(tile)
         detail = self.detail
         order = np.argsort(-detail.busy[:, tile], kind="stable")
@@ -180,7 +198,13 @@ class RunQueries:
 
     def partners(self, tile: int) -> Frame:
         """The tiles that send most to a tile and receive most from it, most first, with the bytes of a training step;
-        a message to several tiles counts for each of them."""
+        a message to several tiles counts for each of them.
+
+        tile: its number.
+
+            >>> list(made.partners(3))  # bytes of a training step
+            ['sender', 'bytes_from', 'receiver', 'bytes_to']
+        """
         self._require(tile)
         detail = self.detail
         return frame(
@@ -197,7 +221,13 @@ class RunQueries:
             raise MappingError(f"no tile {tile} in the profile, which has {self.detail.tiles}, counted from 0")
 
     def number_of(self, superstep: str | int) -> int:
-        """The number of a superstep given by its name or number; raises MappingError if there is none."""
+        """The number of a superstep, counted from 0 in program order; raises MappingError if there is none.
+
+        superstep: its name or number.
+
+            >>> made.number_of("zero states")
+            0
+        """
         names = self.detail.supersteps.tolist()
         if isinstance(superstep, str):
             if superstep not in names:
@@ -214,26 +244,10 @@ class SavedRun(RunQueries):
     def __init__(self, profile: RunProfile, detail: Detail):
         self.profile, self._detail = profile, detail
 
-    def __repr__(self) -> str:
-        return repr(self.profile)
-
     @property
     def detail(self) -> Detail:
+        """Every tile in every superstep, and in some timesteps."""
         return self._detail
-
-
-def open_report(folder: str | Path) -> SavedRun:
-    """A saved run; raises DataFileError for files that cannot be read.
-
-    folder: of a report, which holds profile.json and detail.npz.
-    """
-    path = Path(folder)
-    path = path if path.suffix == ".json" else path / "profile.json"
-    profile = load_profile(path)
-    detail = load_beside(path, profile)
-    if detail is None:
-        raise DataFileError(path.parent / DETAIL_FILE, f"no such file, which has the columns of tiles; {REDO}")
-    return SavedRun(profile, detail)
 
 
 def _leader(cycles: np.ndarray) -> tuple[int, int]:
@@ -242,10 +256,18 @@ def _leader(cycles: np.ndarray) -> tuple[int, int]:
     return tile, int(cycles[tile] - np.delete(cycles, tile).max(initial=0))
 
 
+class Columns(Shown, dict[str, np.ndarray]):
+    """Columns by name, which print as a table."""
+
+    def _sheet(self) -> Sheet:
+        rows = (tuple(map(str, row)) for row in zip(*self.values(), strict=True))
+        return Sheet(f"{len(next(iter(self.values()), ())):,} rows", rows, tuple(self))
+
+
 def frame(columns: dict[str, Any]) -> Frame:
     """Columns as a pandas frame, or as they are without pandas."""
     try:
         import pandas
     except ImportError:
-        return columns
+        return Columns(columns)
     return pandas.DataFrame(columns)

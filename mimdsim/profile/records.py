@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mimdsim.base.residuals import Residuals, combined, interval
-from mimdsim.base.units import show_bytes
+from mimdsim.base.shown import Sheet, Shown, brief
+from mimdsim.base.units import show_bytes, show_quantity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class SiliconPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiliconProfile:
+class SiliconProfile(Shown):
     """One chip: process, mm2 by part, and the watts that it draws without work by part; unknown: why watts are not
     known, '' where they are. full_load: watts of a chip that is fully busy, static ones included."""
 
@@ -195,7 +196,7 @@ class EnergyPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnergyProfile:
+class EnergyProfile(Shown):
     """Energy of one training step, static power included."""
 
     parts: tuple[EnergyPart, ...]
@@ -238,7 +239,7 @@ class EnergyProfile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TileColumns:
+class TileColumns(Shown):
     """Per-tile totals of one training step, index = tile number; tiles lie on a grid of `grid_columns` columns."""
 
     grid_columns: int
@@ -262,7 +263,7 @@ class Liveness:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryProfile:
+class MemoryProfile(Shown):
     """Tile memory: limit, the fullest tile, bytes by category on every tile, and the curve over the program."""
 
     limit_bytes: int
@@ -307,7 +308,7 @@ class Sparsity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Activity:
+class Activity(Shown):
     """Spikes of one layer in the recorded training step.
 
     spikes, listed: mean over the batch per timestep (true spikes; entries listed, gradient entries included).
@@ -331,7 +332,7 @@ ACCURACY_MATTERS = 0.01  # assumed: nobody chooses otherwise for less than a per
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(Shown):
     """Results of the training: loss per training step, and accuracies (None if that split was not evaluated)."""
 
     training_steps: int
@@ -377,7 +378,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TiledProfile:
+class TiledProfile(Shown):
     """One training step, or one run of a program of another kind, on a tiled machine."""
 
     machine: str
@@ -404,15 +405,20 @@ class TiledProfile:
     costs_of_another: tuple[str, ...] = ()
     silicon: SiliconProfile | None = None  # of one chip; None if the machine's description has no area
 
-    def __repr__(self) -> str:
+    def _sheet(self) -> Sheet:
         times = [1e3 * each for each in (self.seconds_per_training_step, self.seconds_low, self.seconds_high)]
-        memory = self.memory
         reach = f"unknown: {self.unknown}" if self.unknown else f"{times[1]:.3g} to {times[2]:.3g}"
-        return (
-            f"{self.machine}: {self.cycles:,} cycles ({times[0]:.3g} ms, {reach}) a "
-            f"{self.run_name}, {self.tiles_used:,} of {self.tiles:,} tiles, fullest tile "
-            f"{memory.peak_of_limit}"
+        title = (
+            f"{self.machine}: {self.cycles:,} cycles ({times[0]:.3g} ms, {reach}) a {self.run_name}, "
+            f"{self.tiles_used:,} of {self.tiles:,} tiles, fullest tile {self.memory.peak_of_limit}"
         )
+        by_part = {"compute": self.compute_cycles, "exchange": self.exchange_cycles, "sync": self.sync_cycles}
+        rows = [(part, f"{many:,} cycles ({many / max(self.cycles, 1):.0%})") for part, many in by_part.items()]
+        rows.append(("host, exposed", show_quantity(self.host_exposed_seconds, "seconds")))
+        rows.append(("tile balance, use of time", f"{self.tile_balance:.2f}, {self.time_utilisation:.1%}"))
+        longest = sorted(self.spans, key=lambda span: -span.cycles)[:8]
+        rows += [(one.name, f"superstep, {one.cycles:,} cycles in {one.times:,} executions") for one in longest]
+        return Sheet(title, rows)
 
     def seconds(self, cycles: float) -> float:
         """Cycles of this machine's clock in seconds."""
@@ -526,7 +532,7 @@ class KernelSpan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuProfile:
+class GpuProfile(Shown):
     """One training step on a GPU under one lowering strategy and precision."""
 
     machine: str
@@ -546,8 +552,9 @@ class GpuProfile:
     never_built: bool = False  # a bound rather than a program: drawn, but never the strongest
     residuals: Residuals | None = None  # of its class; None in profiles from before classes had any
 
-    def __repr__(self) -> str:
-        return f"{self.machine}, {self.strategy}, {self.precision}: {1e3 * self.seconds_per_training_step:.3g} ms"
+    def _sheet(self) -> Sheet:
+        title = f"{self.machine}, {self.strategy}, {self.precision}: {1e3 * self.seconds_per_training_step:.3g} ms"
+        return Sheet(title, super()._sheet().rows)
 
     @property
     def seconds_per_training_step(self) -> float:
@@ -586,7 +593,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InferenceTime:
+class InferenceTime(Shown):
     """The forward pass of one batch on one machine, mean over the batches that were run.
 
     how: how it is lowered. device_seconds: without the host, with its interval. host_seconds: streaming one batch in,
@@ -635,7 +642,7 @@ class InferenceTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inference:
+class Inference(Shown):
     """Inference on trained weights by the forward program alone, in batches of `batch`; GPUs on the same graph.
 
     runs: batches of test samples whose spikes were timed; slowest_seconds: latency of the slowest of them.
@@ -657,7 +664,7 @@ class Inference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunProfile:
+class RunProfile(Shown):
     """All results of one run; what `profile.json` holds. For a kernel: no network, one timestep, a batch of 1.
 
     config_sha256: of the resolved descriptions and the contents of the files that they name, which `inputs` lists;
@@ -690,9 +697,8 @@ class RunProfile:
     advice: tuple[WhatIf, ...] = ()  # changes that save time, most first; empty where none was looked for
     inference: tuple[Inference, ...] = ()  # by batch, one sample first; empty where it was not asked for
 
-    def __repr__(self) -> str:
-        machines = [each for each in (self.tiled, *self.tiled_beside) if each is not None]
-        wrong = [f"  ! {one.name}: {one.text}" for one in self.findings if not one.passed]
-        return "\n".join(
-            [f"{self.workload}: {self.workload_title}", *wrong, *(f"  {each}" for each in (*machines, *self.gpus))]
-        )
+    def _sheet(self) -> Sheet:
+        machines = [each for each in (self.tiled, *self.tiled_beside, *self.gpus) if each is not None]
+        wrong = [(f"! {one.name}", one.text) for one in self.findings if not one.passed]
+        rows = [*wrong, *(brief(each).split(": ", 1) for each in machines)]
+        return Sheet(f"{self.workload}: {self.workload_title}", rows)

@@ -36,6 +36,8 @@ def load_profile(path: Path | str) -> RunProfile:
     """Read a profile; raises DataFileError for a missing, oversized, malformed, newer or contradictory file.
 
     path: of a profile.json.
+
+        >>> mimdsim.load_profile("mine/profile.json").tiled.cycles  # doctest: +SKIP
     """
     path = Path(path)
     table = _read_table(path)

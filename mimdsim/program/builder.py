@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.shown import Shown
 from mimdsim.program.codelet import Codelet
 from mimdsim.program.loop_extents import Recorded
 from mimdsim.program.program import Program, Repeat
 from mimdsim.program.records import Superstep, Variable, VertexTable
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class ProgramBuilder:
+@dataclass(kw_only=True, eq=False)
+class ProgramBuilder(Shown):
     """A program in the making on `tiles` tiles, those of `chips` chips one after another.
 
     What is added goes to the open superstep or, as one of its own, to the innermost open repeat. A kernel

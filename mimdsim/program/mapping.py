@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mimdsim.base.compressed_columns import wide
+from mimdsim.base.shown import Shown
 from mimdsim.numerics.columns import boxes as numerics
 
 REPLICATED = -1
@@ -50,7 +51,7 @@ def _each_once(tiles: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TileMapping:
+class TileMapping(Shown):
     """Elements `starts[k]` to `stops[k]` along `axis` lie on `tiles[k]`; intervals ascend and do not overlap.
 
     axis FLAT: intervals count elements of the whole variable in C order. axis PER_TIMESTEP: the first axis is time, and

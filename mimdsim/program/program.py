@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TypeAlias, Union
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.shown import Sheet, Shown
+from mimdsim.base.units import counted
 from mimdsim.program.codelet import Codelet
 from mimdsim.program.records import Superstep, Variable
 
@@ -16,7 +18,7 @@ Body: TypeAlias = tuple[Union["Superstep", "Repeat"], ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Repeat:
+class Repeat(Shown):
     """`body` once per turn, from the first to the last, or from the last to the first when `reverse`.
 
     A turn is one timestep or, if the body holds repeats (all with equally many turns, none with repeats in it), a
@@ -46,7 +48,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Stretch:
+class Stretch(Shown):
     """Consecutive supersteps, and the repeats that enclose them, outermost first."""
 
     body: tuple[Superstep, ...]
@@ -144,7 +146,7 @@ class Observables:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Program:
+class Program(Shown):
     """What a device runs: a lowered training step, or a program written by hand.
 
     `tiles` is the number of tiles it was placed on, over all chips; tile numbers continue from chip to chip. `inputs`
@@ -168,6 +170,16 @@ class Program:
     observables: Observables = field(default_factory=Observables)
     strip_columns: int = 0
     behind_tiles: tuple[str, ...] = ()
+
+    def _sheet(self) -> Sheet:
+        every = list(self.supersteps())
+        rows = [
+            (step.name, step.phase, f"{times:,}", f"{sum(table.vertices for table in step.tables):,}")
+            for step, times, _ in every
+        ]
+        title = f"Program of {counted(len(every), 'superstep')} on {counted(self.tiles, 'tile')}, "
+        head = ("superstep", "phase", "executions", "vertices")
+        return Sheet(f"{title}{counted(len(self.variables), 'variable')}", rows, head)
 
     def __post_init__(self) -> None:
         if self.chips < 1 or self.tiles % self.chips:

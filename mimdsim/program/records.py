@@ -15,6 +15,7 @@ import numpy as np
 from mimdsim.base.compressed_columns import TILES, compact, take_rows, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import refused
+from mimdsim.base.shown import Shown
 from mimdsim.program.codelet import Codelet
 from mimdsim.program.loop_extents import Derived, Recorded
 from mimdsim.program.mapping import TileMapping, whole_numbers
@@ -34,7 +35,7 @@ ENTRIES = ("timesteps", "segments", "segment")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Variable:
+class Variable(Shown):
     """A typed tensor that lives on tiles.
 
     category: any name; its bytes are reported under it (compiled programs: CATEGORIES). Persistent variables keep their
@@ -102,7 +103,7 @@ def frozen(value: object) -> object:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class VertexTable:
+class VertexTable(Shown):
     """All vertices of one codelet in a compute set, as columns.
 
     tiles int[vertices]; operands: field -> variable name; columns: int[vertices] by name; extents: name -> a Recorded
@@ -318,7 +319,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Superstep:
+class Superstep(Shown):
     """sync, exchange, compute. `op` is the graph operation it serves; `stage` groups what may be merged across layers.
 
     phase: any name for the part of the program that it belongs to and is reported under (in a training step: PHASES).
@@ -350,7 +351,7 @@ class Superstep:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RecordedActivity:
+class RecordedActivity(Shown):
     """Spikes of one training step, per layer and for 'input': enough to time any mapping of the same network.
 
     ids: int32[timesteps, batch, capacity] by layer; counts: int32[timesteps, batch, 2] by layer;

@@ -13,28 +13,30 @@ from mimdsim.base.units import show_bytes
 from mimdsim.profile import Liveness, MemoryProfile, RunProfile, TileColumns
 from mimdsim.report.colours import BLUE, CATEGORY_COLOURS, GREY, INK, LAYER_COLOURS, PALE, VERMILLION, largest_first
 from mimdsim.report.formatting import clipped, thousands
-from mimdsim.report.style import LABEL_BOX, panels, plain_axis, styled_plain, thousands_axis
+from mimdsim.report.style import LABEL_BOX, legend_beside, panels, plain_axis, styled_plain, thousands_axis
 
 BINS = 40
 
 
 @styled_plain
-def draw_tile_map(profile: RunProfile) -> Figure | None:
-    """Busy cycles of every tile on the tile grid, and next to it the layer each tile works for."""
+def draw_tile_map(profile: RunProfile, ax: Axes | None = None) -> Figure | None:
+    """Busy cycles of every tile on the tile grid, and next to it, unless on `ax`, the layer each tile works for."""
     tiled = profile.tiled
     if tiled is None or not any(tiled.tile_columns.busy_cycles):
         return None
     columns = tiled.tile_columns
     names = [name for name in dict.fromkeys(columns.layer) if name]
-    with_layers = 0 < len(names) <= len(LAYER_COLOURS)
+    with_layers = ax is None and 0 < len(names) <= len(LAYER_COLOURS)
     busy = _grid(columns, np.asarray(columns.busy_cycles, float), tiled.chips)
     aspect = min(max(busy.shape[0] / busy.shape[1], 0.15), 2.0)
     wide = 2 if with_layers else 1
-    figure, axes = panels(2, wide, height=1.5 + (3.5 if with_layers else 8.0) * aspect, height_ratios=(20, 1))
+    height = 1.5 + (3.5 if with_layers else 8.0) * aspect
+    figure, axes = panels(2, wide, ax=ax, height=height, height_ratios=(20, 1))
     image = axes[0].imshow(busy, cmap="cividis", vmin=0)
-    figure.colorbar(image, cax=axes[wide], orientation="horizontal", ticks=MaxNLocator(nbins=5))
-    axes[wide].xaxis.set_major_formatter(FuncFormatter(lambda cycles, _: thousands(cycles)))
-    axes[wide].set_xlabel(f"busy cycles per {tiled.run_name}")
+    lies = None if ax is not None else axes[wide]
+    scale = figure.colorbar(image, cax=lies, ax=ax, orientation="horizontal", ticks=MaxNLocator(nbins=5)).ax
+    scale.xaxis.set_major_formatter(FuncFormatter(lambda cycles, _: thousands(cycles)))
+    scale.set_xlabel(f"busy cycles per {tiled.run_name}")
     _label_map(axes[0], columns.grid_columns, tiled.chips, f"Busy cycles of the {thousands(tiled.tiles)} tiles")
     if with_layers:
         numbers = {name: index for index, name in enumerate(names)}
@@ -131,7 +133,7 @@ LITTLE = 0.1  # of the limit: fuller tiles are drawn under its line, emptier one
 
 
 @styled_plain
-def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
+def draw_memory_by_tile(profile: RunProfile, ax: Axes | None = None) -> Figure | None:
     """Bytes of every tile by category, stacked, in tile order, under the line of the tile's memory.
 
     Above MAX_DRAWN_TILES tiles, each column is the fullest tile of its bin, so that no peak is lost.
@@ -142,7 +144,7 @@ def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
     memory = tiled.memory
     names, table = fold_categories(memory)
     chosen = _tiles_to_draw(table.sum(axis=0))
-    figure, (axes,) = panels(height=4.2)
+    figure, (axes,) = panels(ax=ax, height=4.2)
     edges = np.append(chosen, table.shape[1])
     base = np.zeros(len(chosen))
     for name, row, colour in zip(names, table[:, chosen] / 1024, CATEGORY_COLOURS, strict=False):
@@ -167,8 +169,7 @@ def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
     axes.grid(axis="y")
     thousands_axis(axes.xaxis)
     thousands_axis(axes.yaxis)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles[::-1], labels[::-1], loc="outside right upper")  # as stacked: first category lowest
+    legend_beside(figure, axes, "right upper", within=ax is not None, reverse=True)  # as stacked: first one lowest
     return figure
 
 

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import textwrap
+from itertools import groupby
+from typing import Any
+
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.base.phases import in_order
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile, Span, TiledProfile
-from mimdsim.report.colours import INK, PART_COLOURS
+from mimdsim.report.colours import GREY, INK, PART_COLOURS
 from mimdsim.report.formatting import clipped, duration, in_unit, milliseconds, reach, share, thousands
 from mimdsim.report.machine_comparison import contenders, seconds_by_part
-from mimdsim.report.style import heading, panels, stacked_bars, styled_plain, thousands_axis
+from mimdsim.report.style import (
+    LABEL_BOX,
+    heading,
+    legend_beside,
+    panels,
+    plain_axis,
+    stacked_bars,
+    styled_plain,
+    thousands_axis,
+)
+from mimdsim.report.tables_difference import both_tiled
+from mimdsim.report.trace import critical_path
 
 LONGEST = 12
+NAMED_SHARE = 0.06  # of a timeline: shorter supersteps have no room for their names
 PART_NAMES = ("compute", "internal exchange", "sync", "host exchange (exposed)")
 
 
@@ -63,16 +80,77 @@ def _stacked(
     height: float,
     per: str,
     legend_columns: int,
+    ax: Axes | None = None,
 ) -> Figure:
     """Bars of seconds by part, in the unit of the machine; height: inches of each."""
-    figure, (axes,) = panels(height=1.3 + height * len(rows))
+    figure, (axes,) = panels(ax=ax, height=1.3 + height * len(rows))
     values, kinds = [[in_unit(tiled, seconds) for seconds in row] for row in rows], len(rows[0])
     stacked_bars(axes, values, PART_NAMES[:kinds], PART_COLOURS[:kinds], notes)
     axes.set_yticks(range(len(rows)), names)
     axes.set_xlabel(f"{'milliseconds' if tiled.trains else 'cycles'} per {tiled.run_name}{per}")
     if not tiled.trains:
         thousands_axis(axes.xaxis)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=legend_columns)
+    legend_beside(figure, axes, "lower center", within=ax is not None, columns=legend_columns)
+    return figure
+
+
+@styled_plain
+def draw_timeline(profile: RunProfile, ax: Axes | None = None) -> Figure | None:
+    """All supersteps to scale, in program order, the executions of each together: compute, exchange, sync in rows."""
+    tiled = profile.tiled
+    if tiled is None or not tiled.spans:
+        return None
+    path = list(critical_path(tiled, sum(span.op != "repeat" for span in tiled.spans)))
+    figure, (axes,) = panels(ax=ax, height=2.9)
+    scale = in_unit(tiled, tiled.seconds(1))
+    parts = {
+        "compute": [(one.compute, one.end) for one in path],
+        "internal exchange": [(one.exchange, one.compute) for one in path],
+        "sync": [(one.begin, one.exchange) for one in path],
+    }
+    for row, ((name, found), colour) in enumerate(zip(parts.items(), PART_COLOURS, strict=False)):
+        bars = [(scale * begin, scale * (end - begin)) for begin, end in found if end > begin]
+        axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=colour, edgecolors="white", linewidth=0.3)
+        axes.text(-0.01, row, name, ha="right", va="center", transform=axes.get_yaxis_transform())
+    for one in path:
+        if one.end - one.begin > NAMED_SHARE * (1 if ax is None else 2) * path[-1].end:
+            middle, most = scale * (one.begin + one.end) / 2, int(70 * (one.end - one.begin) / path[-1].end)
+            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "bbox": LABEL_BOX}
+            axes.text(middle, 0, textwrap.fill(one.span.name, max(most, 8)), **look)
+    for phase, group in groupby(path, key=lambda one: one.span.phase):
+        inside = list(group)
+        begin, end = scale * inside[0].begin, scale * inside[-1].end
+        axes.axvline(begin, color=GREY, linewidth=0.6)
+        if end - begin > NAMED_SHARE * scale * path[-1].end:
+            axes.text((begin + end) / 2, -0.62, clipped(phase, 20), ha="center", va="bottom", fontsize=8.5, color=GREY)
+    axes.set(xlim=(0, scale * path[-1].end), ylim=(2.6, -0.95), yticks=[])
+    axes.set_xlabel("milliseconds" if tiled.trains else "cycles")
+    plain_axis(axes.xaxis)
+    axes.grid(axis="x")
+    total = duration(tiled, tiled.seconds(path[-1].end))
+    heading(figure, f"One {tiled.run_name} on {clipped(tiled.title, 50)}: {total}", ax)
+    return figure
+
+
+@styled_plain
+def draw_two_runs(profile: RunProfile, other: RunProfile, ax: Axes | None = None) -> Figure | None:
+    """Bars of two runs by phase, A above B, split into compute, exchange and sync."""
+    one, two = both_tiled(profile, other)
+    both = {"A": one, "B": two}
+    phases = in_order(span.phase for tiled in both.values() for span in tiled.spans)
+    rows, names, notes = [], [], []
+    for phase in phases:
+        for letter, tiled in both.items():
+            rows.append(seconds_by_part(tiled, [span for span in tiled.spans if span.phase == phase]))
+            names.append(f"{clipped(phase, 24)}  {letter}" if letter == "A" else letter)
+            notes.append(duration(tiled, sum(rows[-1])))
+    figure = _stacked(one, rows, names, notes, height=0.3, per="", legend_columns=3, ax=ax)
+    said = [
+        f"{letter}: {clipped(run.workload, 30)} on {clipped(tiled.machine, 30)}, "
+        f"{duration(tiled, tiled.seconds_per_training_step)}"
+        for (letter, tiled), run in zip(both.items(), (profile, other), strict=True)
+    ]
+    heading(figure, "\n".join(said), ax)
     return figure
 
 
@@ -86,15 +164,15 @@ LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (G
 
 
 @styled_plain
-def draw_comparison(profile: RunProfile) -> Figure | None:
+def draw_comparison(profile: RunProfile, ax: Axes | None = None) -> Figure | None:
     """Bars of milliseconds per training step, split by what limits the time, with intervals and ratios."""
     found = contenders(profile)
     if not profile.gpus and not profile.tiled_beside:
         return None
     rows = [[1e3 * part for part in one.parts] for one in found]
-    figure, (axes,) = panels(height=1.5 + 0.42 * len(rows))
-    # inches: on the page the letters are a little wider than in the layout
-    figure.set_layout_engine("constrained", w_pad=0.18)
+    figure, (axes,) = panels(ax=ax, height=1.5 + 0.42 * len(rows))
+    if ax is None:  # inches: on the page the letters are a little wider than in the layout
+        figure.set_layout_engine("constrained", w_pad=0.18)
     stacked_bars(axes, rows, LEGEND, PART_COLOURS, [""] * len(rows))
     longest = max((1e3 * max(one.high, one.seconds) for one in found), default=0.0)
     for height, one in enumerate(found):
@@ -110,7 +188,7 @@ def draw_comparison(profile: RunProfile) -> Figure | None:
     axes.set_yticks(range(len(found)), names)
     for label, one in zip(axes.get_yticklabels(), found, strict=True):
         label.set_fontweight("bold" if one.tiled or one.strongest else "normal")
-    heading(figure, "One training step on every machine (★ strongest strategy of its GPU; whiskers: interval)")
+    heading(figure, "One training step on every machine (★ strongest strategy of its GPU; whiskers: interval)", ax)
     axes.set(xlabel="milliseconds per training step", xlim=(0, 1.03 * longest or None))
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_beside(figure, axes, "lower center", within=ax is not None, columns=4)
     return figure

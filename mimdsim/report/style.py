@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import textwrap
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, cast
 
 import matplotlib.style
 import numpy as np
@@ -50,11 +53,28 @@ styled = matplotlib.style.context(STYLE, after_reset=True)
 styled_plain = matplotlib.style.context(STYLE | {"axes.titley": 1.0}, after_reset=True)
 
 
+_new_figure: ContextVar[Callable[..., Figure]] = ContextVar("_new_figure", default=Figure)
+
+
+@contextmanager
+def on_pyplot() -> Iterator[Callable[[Figure], None]]:
+    """Figures that are made meanwhile are pyplot's, which notebooks show; yields what closes one."""
+    from matplotlib import pyplot
+
+    token = _new_figure.set(pyplot.figure)
+    try:
+        yield pyplot.close
+    finally:
+        _new_figure.reset(token)
+
+
 def panels(
-    rows: int = 1, columns: int = 1, *, width: float = 9.6, height: float, **options: Any
+    rows: int = 1, columns: int = 1, *, ax: Axes | None = None, width: float = 9.6, height: float, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of rows x columns axes, row by row; width and height in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    """A figure of rows x columns axes, row by row; width and height in inches. ax: axes that are there instead."""
+    if ax is not None:
+        return cast(Figure, ax.figure), [ax]
+    figure = _new_figure.get()(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, list(axes.flat)
 
@@ -73,9 +93,24 @@ def picture(figure: Figure) -> bytes:
     return png.getvalue()
 
 
-def heading(figure: Figure, title: str) -> None:
-    """A title over the whole width, for figures whose labels take much of it."""
-    figure.suptitle(title, x=0.01, ha="left")
+def heading(figure: Figure, title: str, ax: Axes | None = None) -> None:
+    """A title over the whole width, for figures whose labels take much of it; or of the axes `ax`."""
+    if ax is not None:
+        ax.set_title("\n".join(textwrap.fill(line, 52) for line in title.split("\n")), loc="left", fontsize=9.5)
+    else:
+        figure.suptitle(title, x=0.01, ha="left")
+
+
+def legend_beside(
+    figure: Figure, axes: Axes, where: str, *, within: bool, columns: int = 1, reverse: bool = False
+) -> None:
+    """The legend of `axes` outside of it, at that side of its figure; or in the axes, where the figure has others."""
+    handles, labels = axes.get_legend_handles_labels()
+    order = slice(None, None, -1 if reverse else 1)
+    where_and_how: dict[str, Any] = {"loc": f"outside {where}", "ncols": columns}
+    if within:
+        where_and_how = {"loc": "best", "fontsize": 7.5, "frameon": True}
+    (axes if within else figure).legend(handles[order], labels[order], **where_and_how)
 
 
 def thousands_axis(axis: Any, most: int = 8) -> None:

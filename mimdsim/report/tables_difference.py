@@ -23,11 +23,17 @@ OLDER = "By the names of supersteps: one of the profiles is of a version that di
 
 def difference_tables(profile: RunProfile, other: RunProfile) -> tuple[Table, ...]:
     """Totals, and operations by layer and phase. Raises MimdsimError if one of the runs has no tiled machine."""
+    one, two = both_tiled(profile, other)
+    return _totals(profile, one, other, two), _operations(one, two)
+
+
+def both_tiled(profile: RunProfile, other: RunProfile) -> tuple[TiledProfile, TiledProfile]:
+    """Their tiled machines; raises MimdsimError if one has none."""
     one, two = profile.tiled, other.tiled
     if one is None or two is None:
         lacks = f"run A ({profile.workload})" if one is None else f"run B ({other.workload})"
         raise MimdsimError(f"{lacks} has no tiled machine, so there is nothing to compare; make it again with one")
-    return _totals(profile, one, other, two), _operations(one, two)
+    return one, two
 
 
 def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: TiledProfile) -> Table:

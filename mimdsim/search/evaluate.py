@@ -16,6 +16,7 @@ import numpy as np
 
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.processes import Each, shared_pool
+from mimdsim.base.shown import Shown
 from mimdsim.compiler import (
     Compiled,
     Memory,
@@ -40,7 +41,7 @@ FULLEST = 8  # tiles with most in their memory, before what their exchanges take
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LayerCosts:
+class LayerCosts(Shown):
     """Shares of the layers in what a mapping costs; the last group is of tiles without layer. steps: (name of a
     superstep, how many of this name come before it); peak_bytes, tiles (those that compute) int64[layers + 1]."""
 
@@ -51,7 +52,7 @@ class LayerCosts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(Shown):
     """A mapping and what it is estimated to cost; layers: None if it was not lowered."""
 
     options: MappingOptions

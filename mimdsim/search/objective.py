@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
+from mimdsim.base.shown import Shown
 from mimdsim.base.units import parse_quantity
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
@@ -17,7 +18,7 @@ from mimdsim.workload.description.mapping import MappingOptions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Case:
+class Case(Shown):
     """A network with its training graph, the machine, the spikes that it is timed with, and the options that every
     mapping shares."""
 
@@ -64,7 +65,7 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimedMapping:
+class TimedMapping(Shown):
     """A mapping compiled and timed in full. seconds: of a training step; spans: (superstep, cycles) in program order;
     fits: whether it fits the tile memory; shares: of every layer (name, parts of batch, inputs, neurons; replicas);
     chips: in use; unknown: why its time cannot be told, or ''."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError, DoesNotFit
+from mimdsim.base.shown import Sheet, Shown
 from mimdsim.base.units import show_bytes
 from mimdsim.search.evaluate import Candidate, Evaluator, evaluator
 from mimdsim.search.layers import LayerTable
@@ -37,7 +38,7 @@ Mapping = TypeVar("Mapping", Candidate, TimedMapping)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchResult:
+class SearchResult(Shown):
     """What a search found. published: the published mapping (None: too few tiles for it); front: timed mappings none of
     which is both faster and smaller than another, fastest first; savings: from the published mapping to the best one;
     candidates: mappings lowered; combined: how many different ones more were made of their layers; by_chips: the best
@@ -51,6 +52,12 @@ class SearchResult:
     combined: int
     by_chips: tuple[TimedMapping, ...]
     doubted: tuple[str, ...] = ()
+
+    def _sheet(self) -> Sheet:
+        from mimdsim.search.render import result_lines  # which takes results
+
+        lines = [(line,) for line in result_lines(self) if line]
+        return Sheet(f"the best of {self.candidates + self.combined:,} mappings", lines)
 
 
 def search(

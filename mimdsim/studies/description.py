@@ -165,11 +165,17 @@ class Study(Section):
     @field_validator("workloads", mode="before")
     @classmethod
     def _equal_weights(cls, given: Any) -> Any:
+        given = [given] if isinstance(given, str) else given
         if isinstance(given, (list, tuple)):
             if not all(isinstance(name, str) for name in given):
                 raise ValueError("must be names or files of workloads, as texts")
             return dict.fromkeys(given, 1.0)
         return given
+
+    @field_validator("gpus", "metrics", "constraints", mode="before")
+    @classmethod
+    def _one_alone(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
 
     @field_validator("changes", "axes", "coupled", mode="before")
     @classmethod

@@ -17,6 +17,7 @@ from mimdsim.base.atomic_folder import STUDY, refuse_other, replace_files
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import write_atomically
 from mimdsim.base.units import counted
+from mimdsim.machine import MimdMachine
 from mimdsim.report.tables import csv_text
 from mimdsim.studies.description import Axis, Study, read_study, write_study
 from mimdsim.studies.metrics import Row
@@ -51,7 +52,7 @@ def other_study(study: Study, folder: Path) -> tuple[str, list[str]]:
     except DescriptionError as problem:
         return "", [f"which study {folder} was of is unknown, as {path.name} cannot be read: {problem.problems[0]}"]
     why = [
-        f"{key} = {getattr(before, key)!r}, here {getattr(study, key)!r}"
+        f"{key} = {_named(getattr(before, key))}, here {_named(getattr(study, key))}"
         for key in Study.model_fields
         if key not in (*SAID_ONLY, "workloads", "axes", "sampling") and getattr(before, key) != getattr(study, key)
     ]
@@ -70,6 +71,10 @@ def other_study(study: Study, folder: Path) -> tuple[str, list[str]]:
         f"{folder}: holds another study or sweep ({shortened('; '.join(why), 300)}); choose another folder with --out, "
         f"or delete {path} to have its tables and page replaced"
     ), []
+
+
+def _named(value: Any) -> str:
+    return value.name if isinstance(value, MimdMachine) else repr(value)
 
 
 def _holds(axis: Axis, before: Axis) -> bool:

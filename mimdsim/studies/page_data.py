@@ -140,9 +140,9 @@ def _facts(ranking: Ranking) -> list[str]:
 def _sections(ranking: Ranking) -> list[Section | None]:
     """The sections between the answer and the table of all points."""
     found, asked = ranking.result.found, kind_of(ranking)
-    first = _best(ranking) if asked.name == "which-of" else _evidence(ranking)
+    first = best_section(ranking) if asked.name == "which-of" else _evidence(ranking)
     effects = None if found is None else _sensitivity(found, effects_tables(ranking))
-    return [first, effects, _effects(ranking), _sweeps(ranking.result), _notes(ranking.result)]
+    return [first, effects, effects_section(ranking), lines_section(ranking.result), _notes(ranking.result)]
 
 
 def _evidence(ranking: Ranking) -> Section | None:
@@ -166,7 +166,7 @@ def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> Section:
     return Section(key="sensitivity", title="What matters", figures=figures, tables=listed)
 
 
-def _best(ranking: Ranking) -> Section:
+def best_section(ranking: Ranking) -> Section:
     from mimdsim.report.figures_front import draw_front, draw_ranking
 
     listed = [replace(each, note=DRAWN.format(count=ranking.draws.count)) for each in tables(ranking)]
@@ -214,7 +214,7 @@ def _scale(ranking: Ranking, place: int) -> tuple[float, str, str, np.ndarray]:
     return metric.scale / factor, unit, f"{metric.name}, {unit}" if unit else metric.label, values
 
 
-def _effects(ranking: Ranking) -> Section | None:
+def effects_section(ranking: Ranking) -> Section | None:
     """Medians along each field: of points that are spread evenly, else they tell of where the others were looked at."""
     from mimdsim.report.figures_effects import draw_effects
 
@@ -226,7 +226,7 @@ def _effects(ranking: Ranking) -> Section | None:
     return Section(key="effects", title="What each field does", figures=[drawn]) if drawn else None
 
 
-def _sweeps(result: StudyResult) -> Section | None:
+def lines_section(result: StudyResult) -> Section | None:
     """Lines of a grid, and where GPUs are faster."""
     from mimdsim.report.figures_sweep import draw_crossover, draw_sweep
 

@@ -118,7 +118,14 @@ NARROW = (
 
 
 def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = (), *, narrow: bool = False) -> list[str]:
-    """The table for the console; narrow: without the columns that end in NARROW.
+    """The table for the console: `table_cells`, aligned; narrow: without the columns that end in NARROW."""
+    cells = table_cells(rows, axes, gpus)
+    kept = [at for at, name in enumerate(cells[0]) if not (narrow and name.endswith(NARROW) and at >= len(axes))]
+    return align_columns([[line[at] for at in kept] for line in cells])
+
+
+def table_cells(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) -> list[list[str]]:
+    """The cells of the table of a sweep, its head first.
 
     Changed fields, milliseconds with interval, their ratio to the first row with its interval, cycle shares, memory;
     area and static watts where they differ; per GPU the milliseconds as published and of its strongest strategy, and
@@ -143,8 +150,7 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = (), *,
         fits = "yes" if row["fits"] else f"no, {show_bytes(over)} over" if over > 0 else "no, its code"
         cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
         cells[-1] += [_size(row, name) for name in sizes] + _gpu_cells(row, gpus)
-    kept = [at for at, name in enumerate(header) if not (narrow and name.endswith(NARROW) and at >= len(axes))]
-    return align_columns([[line[at] for at in kept] for line in cells])
+    return cells
 
 
 def align_columns(lines: Sequence[Sequence[str]]) -> list[str]:

@@ -11,12 +11,13 @@ import itertools
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.console import Progress
 from mimdsim.base.errors import MimdsimError, of_the_machine
+from mimdsim.base.shown import Sheet, Shown
 from mimdsim.studies.description import Study
 from mimdsim.studies.executors import Batch, Work, WorkerPool
 from mimdsim.studies.files import other_study, write_tables
@@ -29,6 +30,9 @@ from mimdsim.studies.store import Store
 from mimdsim.studies.tpe_search import search_plan
 from mimdsim.studies.worker import best_mapping, record, run_on_same_inputs, time_points
 
+if TYPE_CHECKING:
+    from mimdsim.studies.plots import StudyPlots
+
 WRITE_SECONDS, WRITE_SHARE = 5.0, 0.05  # least time between tables of an unfinished study, and most share of it
 MOST_IN_A_BATCH = 20  # points: as many as a process can lose
 POLL_SECONDS = 0.3  # between looks at what another process is doing
@@ -37,7 +41,7 @@ Plan = Generator[list[Design], list[list[Row]], Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StudyResult:
+class StudyResult(Shown):
     """A study and its results so far.
 
     rows: one for every point, in order: workload, changes, results, "seconds_by_source". designs: points
@@ -53,8 +57,27 @@ class StudyResult:
     warnings: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
 
+    @cached_property
+    def answer(self) -> tuple[str, ...]:
+        """The sentences that answer the question, the most important first."""
+        from mimdsim.studies.answer_text import answer  # which takes results
+        from mimdsim.studies.pareto import rank
+
+        return tuple(answer(rank(self)))
+
+    @property
+    def plot(self) -> StudyPlots:
+        """Its figures: plot.best(), plot.effects(), plot.lines(), plot.crossover()."""
+        from mimdsim.studies.plots import StudyPlots
+
+        return StudyPlots(self)
+
+    def _sheet(self) -> Sheet:
+        return Sheet(self.study.question or "study", [(line,) for line in (*self.answer, *self.warnings)])
+
     @property
     def complete(self) -> bool:
+        """Whether all points that were asked for have a row."""
         return len(self.rows) == self.designs * len(self.study.workloads)
 
     @property
@@ -290,4 +313,4 @@ def _all_at_once(points: Points) -> Plan:
 def _shape(point: Point) -> str:
     """What mostly decides the program: points with the same are done one after the other, as it is compiled once."""
     machine = point.machine
-    return f"{machine.chip.tiles} {machine.tile!r} {machine.links.chips} {machine.matrix!r}"
+    return f"{machine.chip.tiles} {dict(machine.tile)} {machine.links.chips} {dict(machine.matrix or {})}"

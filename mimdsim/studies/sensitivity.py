@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, MissingExtra
+from mimdsim.base.shown import Shown
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Row
 from mimdsim.studies.sampling import Design, DesignSpace, metric_of_designs, value_text
@@ -72,7 +73,7 @@ class Sensitivity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sensitivities:
+class Sensitivities(Shown):
     """What both stages found, by metric of the study. constant: axes whose range rounds to one value, left out.
     blocks: of stage two, each of the strongest axes plus two points."""
 

@@ -220,6 +220,10 @@ def explain(
     machine: a tiled one, itself or by name. tile: by default the one with the most work in it. activity: recorded,
     needed if costs depend on it. timestep: the execution shown vertex by vertex, by default the longest on this tile.
     Raises MappingError for a superstep, tile or timestep that does not exist, and as `time_program` does.
+
+        >>> why = mimdsim.explain(made.compiled.program, "tiny", "zero states", activity=made.log.activity)
+        >>> why.cycles == made.tiled.spans[0].cycles
+        True
     """
     machine = tiled_machine(machine, TILED)
     refuse_other_machine(program, machine)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from mimdsim.base.shown import Sheet, Shown
 from mimdsim.base.units import counted
 from mimdsim.costs.fabric import Row
 
@@ -33,7 +34,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Explanation(Shown):
     """Cycles of a superstep as one tile sees them, over all its executions (`times`).
 
     compute sums to the busy cycles of the tile; with waiting, to compute_cycles of the superstep's span; exchange and
@@ -85,12 +86,21 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
-    def _lines(self) -> Iterator[str]:
+    def _sheet(self) -> Sheet:
+        parts = (("compute", self.compute), ("", self.waiting), ("exchange", self.exchange), ("sync", self.sync))
+        rows = [(part, row.what, cycles_text(row.cycles), row.how) for part, each in parts for row in each]
+        return Sheet(self._title, rows, ("part", "what", "cycles", "how"))
+
+    @property
+    def _title(self) -> str:
         often = f"{self.times:,} executions" if self.times != 1 else "one execution"
-        yield (
+        return (
             f"superstep '{self.superstep}' ({self.phase}) takes {self.cycles:,} cycles on {self.machine}: {often}, "
             f"seen from tile {self.tile}{', the slowest' if self.slowest else ''}"
         )
+
+    def _lines(self) -> Iterator[str]:
+        yield self._title
         yield ""
         body = [
             *self._part("compute", self.compute, f"busy cycles of tile {self.tile}", self.busy_cycles),

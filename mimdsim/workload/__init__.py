@@ -2,6 +2,7 @@
 
 from mimdsim.base.user_code import allow_code
 from mimdsim.workload.data.dataset import SpikeDataset, input_shape, open_dataset
+from mimdsim.workload.description.from_keys import Network
 from mimdsim.workload.description.mapping import MappingOptions, Split, write_mapping_file
 from mimdsim.workload.description.network import capacities_of, filled_activity, network_of
 from mimdsim.workload.description.unread import unread_keys
@@ -12,6 +13,7 @@ from mimdsim.workload.interchange.start import given_weights
 
 __all__ = [
     "MappingOptions",
+    "Network",
     "SpikeDataset",
     "Split",
     "Workload",

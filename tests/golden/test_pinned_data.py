@@ -37,7 +37,8 @@ def bounds() -> Iterator[str]:
             for name, field in kind.model_fields.items():
                 kept = [f"{key} {value}" for each in field.metadata for key, value in _limits(each)]
                 default = "required" if field.is_required() else repr(field.default)
-                yield f"{section}.{name}: {', '.join(kept) or 'any'}; {default if len(default) < 60 else 'a section'}"
+                default = "a section" if isinstance(field.default, Section) or len(default) >= 60 else default
+                yield f"{section}.{name}: {', '.join(kept) or 'any'}; {default}"
 
 
 def _limits(each: Any) -> Iterator[tuple[str, Any]]:

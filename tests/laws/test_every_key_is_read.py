@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic_core import PydanticUndefined
 
 import mimdsim
 from mimdsim.base.errors import MimdsimError
+from mimdsim.base.shown import brief
 from mimdsim.workload import find_workload, load_workload, unread_keys
 from mimdsim.workload.description.mapping import MappingOptions
 from mimdsim.workload.description.sections import Data, Network, TrainingRecipe
@@ -80,7 +82,9 @@ KEYS = [f"{section}.{key}" for section, model in SECTIONS.items() for key in mod
 def _computed(changes: dict[str, Any]) -> tuple[tuple[str, ...], str]:
     """What depends on what is computed and timed in a run, and its warnings."""
     profile = mimdsim.run("digits", "bow", changes=changes, gpus=()).profile
-    return (repr(profile.tiled), repr(profile.training), repr(profile.activity)), " ".join(profile.warnings)
+    records = (profile.training, *profile.activity)
+    told = (brief(profile.tiled), *(repr(one and asdict(one)) for one in records))
+    return told, " ".join(profile.warnings)
 
 
 @pytest.fixture(scope="module", params=SPIKES)

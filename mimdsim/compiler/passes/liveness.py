@@ -17,6 +17,8 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import compact, wide
 from mimdsim.base.phases import in_order
+from mimdsim.base.shown import Sheet, Shown
+from mimdsim.base.units import show_bytes
 from mimdsim.costs.memory_behind_tiles import transfers_of
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep, TileFormula
@@ -29,7 +31,7 @@ Where = np.ndarray | slice  # tiles
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Memory:
+class Memory(Shown):
     """Bytes on tiles, kept for the tiles that hold something.
 
     Per superstep: names, phases, fullest_tile, fullest_bytes, total_bytes. Per tile: peak_by_tile, always int64[tiles].
@@ -54,6 +56,10 @@ class Memory:
     spans: dict[str, tuple[int, int]]
     held: dict[str, tuple[np.ndarray, np.ndarray]]
     buffers: dict[int, tuple[np.ndarray, np.ndarray]]
+
+    def _sheet(self) -> Sheet:
+        where = f"on tile {self.peak_tile:,} in '{self.names[self.peak_superstep]}'" if self.names else ""
+        return Sheet(f"Memory: at most {show_bytes(self.peak_bytes)} {where}".rstrip(), super()._sheet().rows)
 
     @property
     def peak_tile(self) -> int:

@@ -9,6 +9,8 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import TILES, compact
 from mimdsim.base.errors import DoesNotFit, MappingError, suggest
+from mimdsim.base.shown import Sheet, Shown
+from mimdsim.base.units import counted
 from mimdsim.compiler.place.products import ArrayPlacement
 from mimdsim.graph import SpikingNetwork
 from mimdsim.workload.description.mapping import MappingOptions, Split
@@ -135,7 +137,7 @@ def room_of(tiles: int, chips: int, options: MappingOptions) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LayerPlacement:
+class LayerPlacement(Shown):
     """One layer in parts of the batch, of the weights of a neuron, and of its neurons: `grid[b, f, k]` has a copy of
     part f of the weights of neurons starts[k]..stops[k] for samples batch_edges[b]..batch_edges[b + 1]. Their states
     lie on `homes[b, k]`. And the tiles that select its spikes, in slots of (sample, row, part).
@@ -223,7 +225,7 @@ class LayerPlacement:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReducePlacement:
+class ReducePlacement(Shown):
     """Sum of input gradients over the tiles of a layer: groups of `group_size` tiles, then over groups.
 
     Vertices are numbered (group, sample, slot). Each is on the chip of the first tile of its group; `per_tile`
@@ -253,7 +255,7 @@ class ReducePlacement:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Placement:
+class Placement(Shown):
     """The placement of a network: `tiles` over all `chips` up to the last one that holds a layer.
 
     reductions: of the gradients that a layer gives another or itself, by both names.
@@ -271,6 +273,14 @@ class Placement:
     worker_contexts: int
     idle_tiles: int = 0
     arrays: ArrayPlacement | None = None
+
+    def _sheet(self) -> Sheet:
+        rows = [
+            (each.name, f"{np.unique(each.homes).size:,}", " x ".join(map(str, each.grid.shape)), f"{each.replicas}")
+            for each in self.layers
+        ]
+        title = f"Placement on {counted(self.tiles, 'tile')} of {counted(self.chips, 'chip')}"
+        return Sheet(title, rows, ("layer", "tiles", "parts of batch x inputs x neurons", "replicas"))
 
     @property
     def tiles_per_chip(self) -> int:

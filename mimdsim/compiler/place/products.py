@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.shown import Shown
 from mimdsim.codelets.products import TRANSPOSED
 from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
 from mimdsim.machine import MimdMachine
@@ -284,7 +285,7 @@ LINEAR_BYTES, ITEM_BYTES = 128, 4  # the library maps linearly in runs of at lea
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ArrayPlacement:
+class ArrayPlacement(Shown):
     """Products of a network on one chip, planned as they are asked for; tiles before `first_tile` are left out."""
 
     machine: MimdMachine

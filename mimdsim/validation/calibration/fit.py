@@ -275,9 +275,12 @@ def calibrate(
 ) -> Narrowed:
     """Calibrate the uncertain parameters of a machine against tables of measurements, with columns as in references/.
 
-    tables: by path or name. out: a file to write, which can be given wherever a machine can. spread: standard deviation
-    of a figure, as a share of it, where its row has no `spread`. data: recordings for rows of training steps. Raises
-    DataFileError for tables that cannot be read, DescriptionError where no row bears on the machine or too many do.
+    machine: by name or path. progress: as in `run`. tables: by path or name. out: a file to write, which can be given
+    wherever a machine can. spread: standard deviation of a figure, as a share of it, where its row has no `spread`.
+    data: recordings for rows of training steps. Raises DataFileError for tables that cannot be read, DescriptionError
+    where no row bears on the machine or too many do.
+
+        >>> narrowed = mimdsim.calibrate("c600", "multislice.csv", spread=0.01, out="c600-mine.toml")  # doctest: +SKIP
     """
     machine = os.fspath(machine)
     sourced = sourced_machine(machine)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from mimdsim.base.files import dump_json
+from mimdsim.base.shown import Sheet, Shown
 from mimdsim.base.units import counted
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.calibrated import CalibrationFile, Interval
@@ -38,7 +39,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Narrowed:
+class Narrowed(Shown):
     """What measurements make of a machine: `machine`, and `content` for a file of its own.
 
     stay: doubted numbers on which no row bears. formulas: what else the predictions of a kind of rows are doubted for,
@@ -60,6 +61,10 @@ class Narrowed:
 
     def __str__(self) -> str:
         return "\n".join(narrowed_lines(self))
+
+    def _sheet(self) -> Sheet:
+        title, *lines = str(self).splitlines()
+        return Sheet(title, [(line,) for line in lines if line])
 
 
 MOST_NAMED = 12

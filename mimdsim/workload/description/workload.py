@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from mimdsim.base.errors import DescriptionError, MappingError, shortened
 from mimdsim.base.files import with_home
 from mimdsim.base.identity import Input, input_of
-from mimdsim.base.schema import Section, build, changed_table, files_named, read_toml
+from mimdsim.base.schema import Section, build, changed_table, dotted_changes, files_named, given_keys, read_toml
 from mimdsim.base.search_path import Name, Named, beside, find_description, names_of
 from mimdsim.base.units import exact_product
 from mimdsim.graph.stash import stash_policy
@@ -56,6 +56,17 @@ class Workload(Section):
     network: Network
     training: TrainingRecipe
     mapping: MappingOptions = MappingOptions()
+
+    def with_(self, changes: Mapping[str, Any] | None = None, /, **sections: Any) -> Workload:
+        """The workload with changes, checked as those of `load_workload`; raises DescriptionError.
+
+        changes: by dotted key. sections: keys of sections, or `seed`, by keyword. As a dict either may be nested.
+
+            >>> mimdsim.load_workload("digits").with_(data={"timesteps": 10}, seed=3).data.timesteps
+            10
+        """
+        changes = dotted_changes({**(changes or {}), **sections})
+        return build_workload(given_keys(self), changes, f"workload '{self.name}'")
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Workload:
@@ -118,7 +129,11 @@ def capacity_by_activity(activity: float, neurons: int) -> int:
 
 
 def list_workloads() -> tuple[str, ...]:
-    """The names of all workloads, sorted: those of the package, of MIMDSIM_HOME and of the working folder."""
+    """The names of all workloads, sorted: those of the package, of MIMDSIM_HOME and of the working folder.
+
+    >>> "digits" in mimdsim.list_workloads()
+    True
+    """
     return names_of("workloads")
 
 
@@ -142,27 +157,39 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
     name: of a workload, or the path of its file. changes: by dotted key; if they select another neuron, the
     description's constants that it does not have are dropped; if they select another data source, so is what only the
     former one reads. mapping: a mapping file, as `place` writes it.
+
+        >>> mimdsim.load_workload("digits", {"data": {"timesteps": 10}}).data.timesteps
+        10
     """
     path = find_workload(name)
     table, text = read_toml(path)
     table.setdefault("name", path.stem)
     find_beside(path, table)
-    changes = changes or {}
+    changes = dotted_changes(changes)
     file = None
     if mapping is not None:
         file, options = read_mapping_file(Path(mapping))
         if isinstance(table.setdefault("mapping", {}), dict):
             table["mapping"] |= options
-    change_description(table, changes, str(path))
-    made = build(Workload, table, where=str(path), text=text, changed=changes)
-    # a sweep may change both: what decides, and what is read on one side only
-    unread = [each for each in unread_keys(made, changes) if each.key in changes and each.decided_by not in changes]
-    if unread:
-        raise DescriptionError(str(path), [each.why for each in unread])
+    made = build_workload(table, changes, str(path), text, by_set=True)
     if mapping is not None and file is not None:
         from mimdsim.workload.description.network import network_of  # which takes workloads
 
         check_layers(Path(mapping), file, made.name, network_of(made))
+    return made
+
+
+def build_workload(
+    table: dict[str, Any], changes: Mapping[str, Any], where: str, text: str = "", *, by_set: bool = False
+) -> Workload:
+    """The workload of a table with changes of dotted keys, all of which must be read; text: of its file; by_set:
+    whether changes are called those of `--set`."""
+    change_description(table, changes, where)
+    made = build(Workload, table, where=where, text=text, changed=changes if by_set else ())
+    # a sweep may change both: what decides, and what is read on one side only
+    unread = [each for each in unread_keys(made, changes) if each.key in changes and each.decided_by not in changes]
+    if unread:
+        raise DescriptionError(where, [each.why for each in unread])
     return made
 
 

@@ -72,6 +72,10 @@ def from_events(
     `from_torch(workload=...)` take (default: one for this process).
 
     Polarities are 0 and 1, -1 and 1 or booleans. Raises DescriptionError, by sample, for what is not understood.
+
+        >>> rows = [{"t": [10, 900, 2100], "unit": [3, 1, 3]}, {"t": [500], "unit": [0]}]  # microseconds
+        >>> mimdsim.from_events([(rows[0], 0), (rows[1], 1)] * 8, inputs=4).data.timesteps
+        3
     """
     if time_unit and time_unit not in MICROSECONDS:
         raise _refused(f"time_unit '{shortened(time_unit)}' is none of {', '.join(MICROSECONDS)}")

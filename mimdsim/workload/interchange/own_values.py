@@ -40,6 +40,10 @@ def from_values(
     values.toml, which all commands and `from_torch(workload=...)` take (default: one for this process).
 
     Raises DescriptionError, by sample, for what is not understood.
+
+        >>> samples = [([0.5, 1.0, 0.0], 0), ([0.0, 0.2, 0.9], 1)] * 8
+        >>> mimdsim.from_values(samples, timesteps=5).data.timesteps
+        5
     """
     parts = [_numbers([*_samples(part, bool(timesteps), time_axis)]) for part in (train, test) if part is not None]
     every = np.concatenate([part.labels for part in parts])
