@@ -135,12 +135,16 @@ def formula_text(codelet: Codelet, extents: dict[str, int], issue: TileIssue) ->
     noted = {name: Noted(value, f"{value:,} {name}") for name, value in extents.items()}
     contexts, vector = Noted(issue.working, f"{issue.working} contexts"), Noted(issue.vector_bytes)
     try:
-        made = _noted(cost.cycles(noted, contexts, vector))  # type: ignore[arg-type]
+        made = _noted(cost.cycles(noted, contexts, vector))
     except Exception:  # a formula may compute in any way
         return plain
     factor = issue.issue_cycles / issue.working
     known = library_cycles(codelet, {name: np.array([value]) for name, value in extents.items()}, issue, 1)
     if not math.isclose(float(made.value) * factor, float(known.reshape(-1)[0])) or len(made.text) > LONGEST:
         return plain
-    scaled = made if factor == 1 else made * Noted(factor, f"{issue.issue_cycles} / {issue.working}", PRECEDENCE["/"])
+    scaled = (
+        made
+        if factor == 1
+        else UFUNCS[np.multiply](made, Noted(factor, f"{issue.issue_cycles} / {issue.working}", PRECEDENCE["/"]))
+    )
     return scaled.text
