@@ -78,6 +78,7 @@ def internal_error_text(failure: Exception) -> str:
 
 
 SILENT_SECONDS = 4.0  # after which work says that it goes on: nobody waits for five without a sign
+SHOWN_AFTER = 2.0  # seconds before work has a bar on a terminal
 NEWS_BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # 80 columns suffice
 NAMED = "{desc}, {elapsed}"  # of work that is not counted
 
@@ -129,7 +130,7 @@ class Bars:
         """Leave the line to what is printed next."""
         if Bars._shown is not None:
             with Bars._shown._lock:
-                for bar in Bars._shown._bars.values():
+                for bar in filter(_is_shown, Bars._shown._bars.values()):
                     bar.clear()
 
     def show(self, what: str, done: int, total: int) -> None:
@@ -155,7 +156,9 @@ class Bars:
 
         if what not in self._bars:
             form = NAMED if total == 1 else NEWS_BAR if stands else None
-            self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr, bar_format=form)
+            self._bars[what] = tqdm(
+                total=total, desc=what, delay=SHOWN_AFTER, leave=False, file=sys.stderr, bar_format=form
+            )
         bar = self._bars[what]
         bar.set_postfix_str(stands, refresh=False)
         bar.update(done - bar.n)
@@ -164,7 +167,10 @@ class Bars:
 
     def _close(self, what: str) -> None:
         if what in self._bars:
-            self._bars.pop(what).close()
+            bar = self._bars.pop(what)
+            if _is_shown(bar):
+                bar.clear()
+            bar.close()
 
     def _say(self, what: str, done: int, total: int) -> None:
         now = self._clock()
@@ -191,11 +197,15 @@ class Bars:
             if sys.stderr.isatty():
                 if not self._bars:
                     self._draw("working", "", 0, 1)
-                for bar in list(self._bars.values()):
+                for bar in filter(_is_shown, self._bars.values()):
                     bar.refresh()
             elif self._clock() - self._said >= SILENT_SECONDS:
                 so_far = round(self._clock() - self._since)
                 self._print(self._standing + (f", for {so_far:,} s" if so_far else ""))
+
+
+def _is_shown(bar: Any) -> bool:
+    return bool(bar.format_dict["elapsed"] > SHOWN_AFTER)
 
 
 class GivenPath(_ParamType):

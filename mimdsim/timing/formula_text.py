@@ -117,12 +117,18 @@ for _name, _sign, _compute, _ufunc in (
     setattr(Noted, f"__{_name}__", _forward)
     setattr(Noted, f"__r{_name}__", _backward)
     UFUNCS[_ufunc] = _forward
-UFUNCS |= {np.ceil: math.ceil, np.floor: math.floor, np.negative: operator.neg}  # type: ignore[dict-item]
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+UFUNCS |= {np.ceil: math.ceil, np.floor: math.floor, np.negative: operator.neg}
+for _name, _ufunc in (
+    ("lt", np.less),
+    ("le", np.less_equal),
+    ("gt", np.greater),
+    ("ge", np.greater_equal),
+    ("eq", np.equal),
+    ("ne", np.not_equal),
+):
     _compare = getattr(operator, _name)
     setattr(Noted, f"__{_name}__", lambda self, other, by=_compare: by(self.value, _noted(other).value))
-    UFUNCS[getattr(np, {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.get(
-        _name, {"eq": "equal", "ne": "not_equal"}.get(_name, "")))] = getattr(Noted, f"__{_name}__")  # fmt: skip
+    UFUNCS[_ufunc] = getattr(Noted, f"__{_name}__")
 
 
 def formula_text(codelet: Codelet, extents: dict[str, int], issue: TileIssue) -> str:
@@ -142,5 +148,7 @@ def formula_text(codelet: Codelet, extents: dict[str, int], issue: TileIssue) ->
     known = library_cycles(codelet, {name: np.array([value]) for name, value in extents.items()}, issue, 1)
     if not math.isclose(float(made.value) * factor, float(known.reshape(-1)[0])) or len(made.text) > LONGEST:
         return plain
-    scaled = made if factor == 1 else made * Noted(factor, f"{issue.issue_cycles} / {issue.working}", PRECEDENCE["/"])
-    return scaled.text
+    if factor == 1:
+        return made.text
+    scale = Noted(factor, f"{issue.issue_cycles} / {issue.working}", PRECEDENCE["/"])
+    return UFUNCS[np.multiply](made, scale).text

@@ -10,7 +10,7 @@ on spikes (`mimdsim.timing.static_plan`) is kept for other activities too.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -24,7 +24,6 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.static_plan import (
     DataDependentSegment,
-    Part,
     StaticSegment,
     StraightLinePlan,
     SuperstepPlan,
@@ -172,12 +171,12 @@ def tile_turns(plan: SuperstepPlan, times: int, issue: TileIssue, recording: Rec
     return whole
 
 
-def _shares(weights: dict[Part, float], keys: slice) -> dict[tuple[str, ...], float]:
-    """Weights that are not zero by some of the keys of their parts."""
-    found: dict[tuple[str, ...], float] = {}
-    for part, weight in weights.items():
+def _sums(weights: Iterable[tuple[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
+    """Weights that are not zero by their keys."""
+    found: dict[tuple[str, str], float] = {}
+    for key, weight in weights:
         if weight:
-            found[part[keys]] = found.get(part[keys], 0.0) + weight
+            found[key] = found.get(key, 0.0) + weight
     return found
 
 
@@ -193,7 +192,8 @@ def _load(
     weights = {part: weight * line.times for part, weight in plan.weights.items()}
     for part, term in plan.counted_weights:
         weights[part] += term.bundles(issue.compiled_dual_issue) * recording.total(term, line.times)
-    by_source, by_operation = _shares(weights, slice(0, 2)), _shares(weights, slice(2, 4))
+    by_source = _sums((part[:2], weight) for part, weight in weights.items())
+    by_operation = _sums((part[2:], weight) for part, weight in weights.items())
     by_operation.pop(("", ""), None)
     flops = plan.placement.flops * line.times
     flops += sum(term.bundles(0) * recording.total(term, line.times) for term in plan.placement.counted_flops)

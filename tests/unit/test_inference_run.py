@@ -50,7 +50,7 @@ def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:
     keys = ["network.hidden=[24]", "network.capacity=[6, 10]", "training.max_training_steps=8"]
     changes = [part for key in keys for part in ("--set", key)]
     result = CliRunner().invoke(
-        main, ["run", "digits", "tiny", *changes, "--inference", "--out", str(tmp_path / "run")]
+        main, ["run", "digits", "tiny", *changes, "--inference", "--verbose", "--out", str(tmp_path / "run")]
     )
     assert result.exit_code == 0, result.output
     assert "Inference, the forward pass alone" in result.output

@@ -93,7 +93,7 @@ def test_what_set_changed_is_recorded_and_shown(tmp_path: Path, monkeypatch: pyt
     fields = ("training.learning_rate=0.01", "network.capacity=[300,12,10]", "training.batch=120")
     settings = [part for field in (*fields, "tile.worker_contexts=3") for part in ("--set", field)]
     monkeypatch.chdir(tmp_path)
-    output = mimdsim("run", "digits", "bow", "--gpu", "none", *settings, *SHORT)
+    output = mimdsim("run", "digits", "bow", "--gpu", "none", "--verbose", *settings, *SHORT)
     (folder,) = (tmp_path / "reports").iterdir()
     assert re.fullmatch("digits-bow-set-[0-9a-f]{6}", folder.name)  # no unchanged run is replaced
     profile = load_profile(folder / "profile.json")
