@@ -101,6 +101,8 @@ def match_names(names: Sequence[str], others: Sequence[str]) -> list[int]:
 
 
 def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
+    from mimdsim.report.trace import critical_path
+
     tiled = profile.tiled
     assert tiled is not None
     layers = list(dict.fromkeys(tiled.tile_columns.layer))
@@ -117,6 +119,11 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         **{name: getattr(detail, name).tolist() for name in NAMES},
         "category_colours": category_colours(tiled.memory),
         "spans": [asdict(span) for span in tiled.spans],
+        "path": [
+            (-1 if one.superstep is None else one.superstep, one.number, one.begin, one.exchange, one.compute, one.end)
+            + (int(one.barrier),)
+            for one in critical_path(tiled, len(detail.supersteps))
+        ],
         "activity": [
             {"layer": one.layer, "neurons": one.neurons, "capacity": one.capacity, "sends": one.sends}
             | {"spikes": one.spikes_by_timestep, "listed": one.listed_by_timestep}
