@@ -17,12 +17,13 @@ from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import RunProfile
 from mimdsim.report.explorer_data import walk_of
 from mimdsim.report.formatting import changed_fields, plain
-from mimdsim.report.headline import verdicts
+from mimdsim.report.headline import Verdict, verdicts
 from mimdsim.report.sections import Section, sections
 from mimdsim.report.tables import CSV_FILES, Table, csv_files
 
 if TYPE_CHECKING:
     import jinja2
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
     from mimdsim.profile.detail import Detail
@@ -201,8 +202,23 @@ def template(name: str) -> jinja2.Template:
         finalize=harmless,
     )
     environment.filters["show_bytes"] = show_bytes
+    environment.filters["linked"] = linked
     environment.globals["file"] = lambda name: Markup((HERE / name).read_text(encoding="utf-8"))
     return environment.get_template(name)
+
+
+def linked(verdict: Verdict, walked: bool) -> Markup:
+    """The sentence of a verdict with links to its evidence; without the walk there are none into it."""
+    from markupsafe import Markup, escape
+
+    sentence = plain(verdict.text)
+    found = Markup()
+    for words, address in verdict.links:
+        before, there, after = sentence.partition(plain(words))
+        if there and (walked or "=" not in address):
+            found += Markup('{}<a href="#{}">{}</a>').format(before, address, there)
+            sentence = after
+    return found + escape(sentence)
 
 
 PIXELS_PER_INCH = 92

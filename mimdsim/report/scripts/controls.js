@@ -156,6 +156,7 @@ function startControls() {
   on("walk-measure", "change", value => select({ measure: value }));
   on("walk-phase", "change", value => select({ phase: value }));
   on("walk-text", "input", value => select({ text: value }));
+  element("walk-log").addEventListener("change", event => select({ log: event.target.checked }));
   element("walk-own").addEventListener("change", event => select({ own: event.target.checked }));
   on("walk-superstep-slider", "input", value => select({ superstep: Number(value), timestep: -1 }));
   on("walk-timestep-slider", "input", value => select({ timestep: Number(value), measure: "busy" }));

@@ -186,7 +186,7 @@ function startPicture() {
   }, { passive: false });
   views.push(changed => {
     if (changed.has("phase") || changed.has("text")) refilter();
-    if (["tile", "superstep", "measure", "phase", "text", "own"].some(name => changed.has(name))) drawPicture();
+    if (["tile", "superstep", "timestep", "measure", "log", "phase", "text", "own"].some(name => changed.has(name))) drawPicture();
   });
   refilter();
 }

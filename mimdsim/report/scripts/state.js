@@ -1,6 +1,6 @@
 // What is selected, and who is told when it changes. tile, superstep, timestep: -1 for none (all of them together).
 const state = { tile: -1, superstep: -1, timestep: -1, measure: "busy", phase: "", text: "", lying: "peak",
-  own: false };
+  own: false, log: false };
 const views = []; // functions of the set of changed names, in the order of the page
 const waiting = new Set();
 let drawing = 0;
