@@ -282,7 +282,12 @@ def packed_columns(columns: Sequence[StudyColumn]) -> str:
         }
         for column in columns
     ]
-    text = json.dumps(table, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return script_json(table)
+
+
+def script_json(value: Any) -> str:
+    """JSON in which no text can end the element that holds it."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
