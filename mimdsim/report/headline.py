@@ -65,8 +65,9 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     ]
     rival = strongest_gpu(others)
     if rival is not None:
-        mood, words = _comparison(rival, profile.tiled)
-        found.append(Verdict("GPU", mood, words + _by_kernel(rival, profile), ((rival.label, "comparison"),)))
+        found.append(Verdict("GPU", *_comparison(rival, profile.tiled), ((rival.label, "comparison"),)))
+        if why := _by_kernel(rival, profile):
+            found.append(Verdict("GPU", "note", why, (("difference", "table-operations"),)))
     found += [
         Verdict("GPU memory", "bad", f"{one.label} needs {one.bytes_of_memory}: does not fit.")
         for one in others
@@ -168,7 +169,7 @@ def _comparison(rival: Contender, tiled: TiledProfile | None) -> Said:
 
 
 def _by_kernel(rival: Contender, profile: RunProfile) -> str:
-    """Where most of the difference to a GPU is made, operation by operation, and what bounds its kernels there: ' Most
+    """Where most of the difference to a GPU is made, operation by operation, and what bounds its kernels: 'Most
     of the difference: ...'; '' where their operations cannot be told apart."""
     if profile.tiled is None or rival.against or not rival.ratio:
         return ""
@@ -186,7 +187,7 @@ def _by_kernel(rival: Contender, profile: RunProfile) -> str:
     bound = max(GPU_PARTS, key=lambda part: rival.parts[GPU_PARTS.index(part)])
     over = share(rival.parts[GPU_PARTS.index(bound)], rival.seconds)
     by = {"memory": "its memory", "host": "its host", "launch": "launching kernels", "compute": "arithmetic"}[bound]
-    return f" Most of the difference: {' and '.join(told)}; {over} of the GPU's time is bound by {by}."
+    return f"Most of the difference: {' and '.join(told)}; {over} of the GPU's time is bound by {by}."
 
 
 def _training(profile: RunProfile) -> list[Verdict]:

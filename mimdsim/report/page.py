@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -131,6 +131,8 @@ def write_report(
         profile=profile,
         changed=changed_fields(profile),
         verdicts=verdicts(profile),
+        there={*(f"table-{each.name}" for one in found for each in one.tables), *(one.key for one in found)}
+        - ({"walk"} if not walk else set()),
         sections=found,
         pictures=pictures,
         walk=walk,
@@ -207,16 +209,17 @@ def template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def linked(verdict: Verdict, walked: bool) -> Markup:
-    """The sentence of a verdict with links to its evidence; without the walk there are none into it."""
+def linked(verdict: Verdict, there: Collection[str]) -> Markup:
+    """The sentence of a verdict with links to its evidence, as far as the page has it. there: what can be linked to;
+    'walk' for all selections."""
     from markupsafe import Markup, escape
 
     sentence = plain(verdict.text)
     found = Markup()
     for words, address in verdict.links:
-        before, there, after = sentence.partition(plain(words))
-        if there and (walked or "=" not in address):
-            found += Markup('{}<a href="#{}">{}</a>').format(before, address, there)
+        before, linking, after = sentence.partition(plain(words))
+        if linking and ("walk" if "=" in address else address) in there:
+            found += Markup('{}<a href="#{}">{}</a>').format(before, address, linking)
             sentence = after
     return found + escape(sentence)
 

@@ -277,6 +277,10 @@ def test_filters_and_zoom_of_the_picture(opened: Opened, run: Run) -> None:
 def test_keys(opened: Opened, run: Run) -> None:
     _, detail = run
     opened.page.keyboard.press("/")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.address == ""  # keys belong to the page until the walk is used
+    opened.page.click("#walk-help")
+    opened.page.keyboard.press("/")
     opened.page.keyboard.type("tile 7")
     opened.page.keyboard.press("Enter")
     assert opened.address == "tile=7"
@@ -288,8 +292,10 @@ def test_keys(opened: Opened, run: Run) -> None:
     opened.page.fill("#walk-search", "no such layer")
     opened.page.keyboard.press("Enter")
     assert "No tile and no layer" in opened.text("#walk-search-words")
-    opened.page.click("#walk-help")
     opened.page.evaluate("document.activeElement.blur()")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.address == f"tile={busiest}"
+    opened.page.click("#walk-help")
     for key, wanted in (("ArrowRight", "superstep=0"), ("ArrowRight", "superstep=1"), ("ArrowLeft", "superstep=0")):
         opened.page.keyboard.press(key)
         assert opened.address == f"tile={busiest}&{wanted}"

@@ -260,7 +260,10 @@ def test_the_page_with_a_section_to_walk_through(run: Found, tmp_path: Path, mon
     reader.feed(content)
     assert not reader.open
     assert len(reader.ids) == len(set(reader.ids))
-    assert all(target[1:] in reader.ids for target in reader.loads if target.startswith("#"))
+    selections = {target for target in reader.loads if target.startswith("#") and "=" in target}
+    assert all(target[1:] in reader.ids for target in reader.loads if target.startswith("#") and "=" not in target)
+    tile = f"tile={int(detail.busy.sum(axis=0).argmax())}"
+    assert f"#{tile}" in selections
 
 
 def test_what_its_scripts_draw_is_no_picture_too(run: Found, tmp_path: Path) -> None:
@@ -275,7 +278,7 @@ def test_what_its_scripts_draw_is_no_picture_too(run: Found, tmp_path: Path) -> 
 
 def test_every_script_is_part_of_the_page_and_short() -> None:
     folder = HERE / "scripts"
-    assert {path.stem for path in folder.glob("*.js")} == {*SCRIPTS, "tables", "study_table"}
+    assert {path.stem for path in folder.glob("*.js")} == {*SCRIPTS, "tables", "study_table", "index"}
     for path in folder.glob("*.js"):
         lines = path.read_text(encoding="utf-8").splitlines()
         assert len(lines) <= 250, path.name

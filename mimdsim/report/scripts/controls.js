@@ -122,12 +122,13 @@ function follow(event) {
     history.pushState(null, "", address);
     readAddress();
   }
-  showSection(element(selects ? "walk" : address.slice(1)));
+  showSection(selects ? "walk" : address.slice(1));
 }
 
-function showSection(heading) {
-  heading.tabIndex = -1;
-  heading.focus({ preventScroll: true });
+function showSection(name) {
+  const heading = element(name), focused = name === "walk" ? element("walk-root") : heading; // where keys act at once
+  focused.tabIndex = -1;
+  focused.focus({ preventScroll: true });
   heading.scrollIntoView();
 }
 
@@ -171,7 +172,7 @@ function startControls() {
   });
   element("walk-root").addEventListener("keydown", onKey);
   document.addEventListener("click", follow);
-  window.addEventListener("hashchange", () => { if (readAddress()) showSection(element("walk")); });
+  window.addEventListener("hashchange", () => { if (readAddress()) showSection("walk"); });
   views.push(() => {
     drawControls();
     writeAddress();

@@ -24,7 +24,7 @@ async function start() {
   const asked = readAddress();
   waiting.clear();
   redraw();
-  if (asked) showSection(element("walk"));
+  if (asked) showSection("walk");
   document.documentElement.dataset.walk = String(Math.round(performance.now() - begun));
   let width = document.documentElement.clientWidth, later = 0;
   window.addEventListener("resize", () => {

@@ -38,18 +38,20 @@ function pathSlices() {
       .filter(([, from, to]) => to > from).map(([part, from, to]) => ({ superstep, span, part, from, to })));
 }
 
-function timeRows() {
+/** The rows that do not depend on the selection: the whole run, and every chip. */
+function fixedRows() {
   const rows = [{ label: "whole run", high: 26, slices: pathSlices() }];
   const every = measures.exchange && measures.exchange.bySuperstep, per = Math.ceil(facts.tiles / facts.chips);
-  const most = (column, at, chip) => {
-    let found = 0;
-    for (let tile = chip * per; tile < (chip + 1) * per; tile++) found = Math.max(found, column.at(at, tile));
-    return found;
-  };
+  const most = (column, at, chip) => maximum(column.row(at).subarray(chip * per, (chip + 1) * per));
   for (let chip = 0; facts.chips > 1 && chip < Math.min(facts.chips, MOST_CHIPS); chip++) {
     rows.push({ label: `chip ${chip}`, high: 14, slices: slicesOf(
       at => (every ? most(columns.exchange, at, chip) : 0), at => most(columns.busy, at, chip)) });
   }
+  return rows;
+}
+
+function timeRows() {
+  const rows = [...time.fixed], every = measures.exchange && measures.exchange.bySuperstep;
   for (const tile of [...new Set([...time.chosen, ...time.deciding])]) {
     rows.push({ label: `tile ${tile}`, tile, high: 16, slices: slicesOf(
       at => (every ? columns.exchange.at(at, tile) : 0), at => columns.busy.at(at, tile)) });
@@ -220,7 +222,7 @@ function timeTip(event) {
 
 function startTimeline() {
   const canvas = element("walk-time"), x = event => event.clientX - canvas.getBoundingClientRect().left;
-  Object.assign(time, { to: facts.cycles, deciding: decidingTiles(), chosen: [] });
+  Object.assign(time, { to: facts.cycles, deciding: decidingTiles(), chosen: [], fixed: fixedRows() });
   canvas.addEventListener("pointerdown", event => {
     if (event.button !== 0) return;
     canvas.setPointerCapture(event.pointerId);
