@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.profile import RunProfile, Training
-from mimdsim.report.colours import category_colours
+from mimdsim.report.colours import category_colours, layer_colours
 from mimdsim.report.formatting import plain
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         "limit_bytes": tiled.memory.limit_bytes,
         "always_live_bytes": max(tiled.tile_columns.always_live_bytes, default=0),
         "layers": layers,
+        "layer_colours": [layer_colours(profile).get(layer, "#c8c8c8") for layer in layers],
         "layer_of": [number[layer] for layer in tiled.tile_columns.layer],
         **{name: getattr(detail, name).tolist() for name in NAMES},
         "category_colours": category_colours(tiled.memory),

@@ -15,6 +15,7 @@ from mimdsim.base.atomic_folder import replace_files
 from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import RunProfile
+from mimdsim.report.colours import layer_colours
 from mimdsim.report.explorer_data import walk_of
 from mimdsim.report.formatting import changed_fields, plain
 from mimdsim.report.headline import Verdict, verdicts
@@ -137,6 +138,7 @@ def write_report(
         pictures=pictures,
         walk=walk,
         links=links,
+        colours=layer_colours(profile),
         scripts=[name for name in SCRIPTS if links or name not in DRAWS_LINKS],
         files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
     )

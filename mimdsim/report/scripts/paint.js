@@ -43,7 +43,7 @@ function ink() {
 /** How the values of a measure become colours: {level(0..1) -> value, index(value) -> 0..255, packed, css}. */
 function colouring(measure, values) {
   if (measure.kind === "names") {
-    const css = facts.layers.map((name, at) => (name ? NAMES[at % NAMES.length] : "#c8c8c8"));
+    const css = facts.layer_colours;
     return { css, packed: Uint32Array.from(css, hex => packedColour(hexParts(hex))), index: at => at };
   }
   const [low, high] = rangeOf(measure, values);
@@ -114,7 +114,7 @@ function showScale(holder, measure, colours) {
       const count = facts.layer_of.filter(one => one === at).length;
       holder.append(make("span", { className: "walk-key" }, patch, `${name || "none"} (${thousands(count)})`));
     });
-    if (facts.layers.length > NAMES.length) holder.append("Layers that are far apart share a colour.");
+    if (new Set(facts.layer_colours).size < facts.layers.length) holder.append("Layers that are far apart share a colour.");
     return;
   }
   const bar = make("div", { className: "walk-bar" });
