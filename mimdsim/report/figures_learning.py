@@ -126,7 +126,9 @@ def draw_raster(profile: RunProfile) -> Figure | None:
         timesteps, neurons = np.asarray(layer.raster, dtype=float).T
         few = len(layer.raster) < 400
         mark, width, edge = ("|", 6.0, 1.2) if few else ("s", 1.1, 0.0)
-        (dots,) = panel.plot(timesteps, neurons, marker=mark, linestyle="none", color=colours[layer.layer], rasterized=not few)
+        (dots,) = panel.plot(
+            timesteps, neurons, marker=mark, linestyle="none", color=colours[layer.layer], rasterized=not few
+        )
         dots.set(markersize=width, markeredgewidth=edge)
         panel.set_title(f"{clipped(layer.layer, 30)}: {counted(len(layer.raster), 'spike')} of one sample")
         room = 0.5 + 0.01 * layer.neurons

@@ -53,8 +53,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
         found.append(Verdict("time", *_time(profile.tiled, profile.batch), (("interval", "table-doubts"),)))
     advice = () if profile.tiled is not None and profile.tiled.incomparable else profile.advice
     found += [
-        Verdict("advice", "note", f"{one}.", ((one.what, "table-advice"),), one.command)
-        for one in advice[:MOST_ADVICE]
+        Verdict("advice", "note", f"{one}.", ((one.what, "table-advice"),), one.command) for one in advice[:MOST_ADVICE]
     ]
     found += [
         Verdict("machine", *_other_machine(one, reference))

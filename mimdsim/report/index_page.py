@@ -124,4 +124,3 @@ def _measures(profile: RunProfile) -> dict[str, tuple[float, str, bool]]:
     if training is not None and training.test_accuracy is not None:
         found["test accuracy"] = training.test_accuracy, f"{100 * training.test_accuracy:.1f} %", False
     return {name: one for name, one in found.items() if math.isfinite(one[0])}
-

@@ -115,7 +115,12 @@ def _tables(profile: RunProfile, rows: int, detail: Detail | None) -> dict[str, 
         shown["spikes"] = [run.activity_table(profile.activity), run.sparsity_table(profile.activity)], []
     if profile.gpus or profile.tiled_beside:
         by_phase = machines.phase_comparison_table(profile)
-        beside = [machines.comparison_table(profile), by_phase, machines.operations_table(profile), machines.energy_table(profile)]
+        beside = [
+            machines.comparison_table(profile),
+            by_phase,
+            machines.operations_table(profile),
+            machines.energy_table(profile),
+        ]
         shown["comparison"] = beside, [machines.kernels_table(profile, rows)]
     if profile.inference:
         shown["inference"] = [inference_table(profile)], []
