@@ -121,8 +121,10 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         "category_colours": category_colours(tiled.memory),
         "spans": [asdict(span) for span in tiled.spans],
         "path": [
-            (-1 if one.superstep is None else one.superstep, one.number, one.begin, one.exchange, one.compute, one.end)
-            + (int(one.barrier),)
+            (
+                *(-1 if one.superstep is None else one.superstep, one.number, one.begin, one.exchange, one.compute),
+                *(one.end, int(one.barrier)),
+            )
             for one in critical_path(tiled, len(detail.supersteps))
         ],
         "activity": [

@@ -8,7 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile
-from mimdsim.report.colours import BLUE, GREEN, ORANGE, SKY, VERMILLION, layer_colours
+from mimdsim.report.colours import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION
 from mimdsim.report.formatting import clipped, significant, thousands
 from mimdsim.report.style import panels, plain_axis, styled_plain, thousands_axis
 
@@ -121,14 +121,11 @@ def draw_raster(profile: RunProfile) -> Figure | None:
     figure, axes = panels(
         len(layers), 1, height=0.9 + 0.55 * len(layers) + 1.7 * sum(heights), sharex=True, height_ratios=heights
     )
-    colours = layer_colours(profile)
     for panel, layer in zip(axes, layers, strict=True):
         timesteps, neurons = np.asarray(layer.raster, dtype=float).T
         few = len(layer.raster) < 400
         mark, width, edge = ("|", 6.0, 1.2) if few else ("s", 1.1, 0.0)
-        (dots,) = panel.plot(
-            timesteps, neurons, marker=mark, linestyle="none", color=colours[layer.layer], rasterized=not few
-        )
+        (dots,) = panel.plot(timesteps, neurons, marker=mark, linestyle="none", color=INK, rasterized=not few)
         dots.set(markersize=width, markeredgewidth=edge)
         panel.set_title(f"{clipped(layer.layer, 30)}: {counted(len(layer.raster), 'spike')} of one sample")
         room = 0.5 + 0.01 * layer.neurons

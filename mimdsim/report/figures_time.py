@@ -98,9 +98,10 @@ def draw_comparison(profile: RunProfile) -> Figure | None:
     figure.set_layout_engine("constrained", w_pad=0.18)
     longest = max((1e3 * max(one.high, one.seconds) for one in found), default=0.0)
     shortest = min((1e3 * (one.low or one.seconds) for one in found if one.seconds), default=0.0)
-    logarithmic = 0 < shortest < longest / FAR_APART
+    seconds = [one.seconds for one in found]
+    logarithmic = 0 < min(seconds) < max(seconds) / FAR_APART and shortest > 0
     if logarithmic:  # parts of a bar would mislead on such an axis, so there are none
-        axes.scatter([1e3 * one.seconds for one in found], range(len(found)), color=BLUE, zorder=3)
+        axes.scatter([1e3 * each for each in seconds], range(len(found)), color=BLUE, zorder=3)
         axes.set_xscale("log")
         axes.invert_yaxis()
         axes.grid(axis="x")

@@ -27,9 +27,9 @@ FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spike
 
 
 class Verdict(NamedTuple):
-    """One finding: subject ('memory', 'time', ...), mood ('good', 'bad', 'note'), the sentence, and where the page shows
-    it: words of the sentence and the fragment of an address; those with '=' are selections of the walk. command: what
-    carries advice out, '' for none."""
+    """One finding: subject ('memory', 'time', ...), mood ('good', 'bad', 'note'), the sentence, and where the page
+    shows it: words of the sentence and the fragment of an address; those with '=' are selections of the walk. command:
+    what carries advice out, '' for none."""
 
     subject: str
     mood: str
@@ -177,7 +177,7 @@ def _by_kernel(rival: Contender, profile: RunProfile) -> str:
     sign = 1 if profile.tiled.seconds_per_training_step > gpu.seconds_per_training_step else -1
     most = sorted(rows, key=lambda row: sign * (row.gpu_seconds - row.tiled_seconds))[:2]
     told = [
-        f"{row.words} ({milliseconds(row.tiled_seconds)} ms on the tiles, {milliseconds(row.gpu_seconds)} ms on the GPU)"
+        f"{row.words} ({milliseconds(row.tiled_seconds)} ms on the tiles, {milliseconds(row.gpu_seconds)} on the GPU)"
         for row in most
         if sign * (row.tiled_seconds - row.gpu_seconds) > 0
     ]

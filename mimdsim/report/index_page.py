@@ -27,8 +27,8 @@ NONE = "–"
 
 
 def index_page(folder: Path, progress: Callable[[str, int, int], None] | None = None) -> str:
-    """The page of every run and study below `folder`, newest first; what cannot be read is named with its reason. Raises
-    MimdsimError where there is none."""
+    """The page of every run and study below `folder`, newest first; what cannot be read is named with its reason.
+    Raises MimdsimError where there is none."""
     found = _found(folder)
     if not found:
         raise MimdsimError(f"{folder}: holds no profile.json and no study; make one with  mimdsim run --out DIR")

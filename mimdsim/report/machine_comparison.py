@@ -142,8 +142,8 @@ def gpu_of(one: Contender, profile: RunProfile) -> GpuProfile:
 
 
 class Operations(NamedTuple):
-    """Operations of a phase that share kernels on a GPU: seconds on the tiled machine, and on the GPU with the number of
-    launches and what bounds most of it."""
+    """Operations of a phase that share kernels on a GPU: seconds on the tiled machine, and on the GPU with the number
+    of launches and what bounds most of it."""
 
     phase: str
     ops: tuple[str, ...]

@@ -82,8 +82,8 @@ FIGURES = tuple(
 )
 HERE = Path(__file__).parent
 SCRIPTS = (  # of the section "Walk through", in one scope
-    "state", "data", "measures", "paint", "floor", "timeline", "picture", "lists", "tile", "superstep", "curves",
-    "run_charts", "memory", "traffic", "tree", "controls", "links", "routers", "start",
+    "state", "data", "measures", "paint", "floor", "timeline_rows", "timeline", "picture", "lists", "tile", "superstep",
+    "curves", "run_charts", "memory", "traffic", "tree", "controls", "links", "routers", "start",
 )  # fmt: skip
 DRAWS_LINKS = ("links", "routers")  # of a network of routers, on pages that have some
 # figures that scripts draw instead on a page with the section "Walk through", there or as charts in their own section

@@ -218,8 +218,8 @@ def balance_table(tiled: TiledProfile, detail: Detail) -> Table:
         ),
         rows,
         "Busy cycles of a tile are summed over the phase. Coefficient of variation: standard deviation over mean. Idle "
-        "share: of the cycles of all tiles, those in which a tile has no work, exchange and sync included. Loop control is "
-        "left out.",
+        "share: of the cycles of all tiles, those in which a tile has no work, exchange and sync included. Loop "
+        "control is left out.",
         total=row("all", range(len(phase_of))),
     )  # fmt: skip
 

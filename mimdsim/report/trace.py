@@ -27,7 +27,8 @@ from mimdsim.profile.detail import DETAIL_FILE, Detail
 class Placed:
     """A span on the critical path: cycles at which it begins, its exchange and its compute begin, and it ends.
 
-    number: of the span; superstep: the same, None for loop control. barrier: whether no tile begins it before all are there.
+    number: of the span; superstep: the same, None for loop control. barrier: whether no tile begins it before all are
+    there.
     """
 
     span: Span

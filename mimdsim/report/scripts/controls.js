@@ -110,8 +110,8 @@ function readAddress() {
   return true;
 }
 
-/** A link to a selection leads to the walk even if nothing is selected anew; one to a section leaves the address of what
- * is selected as it is. */
+/** A link to a selection leads to the walk even if nothing is selected anew; one to a section leaves the address of
+ * what is selected as it is. */
 function follow(event) {
   const address = event.target.closest?.("a[href^='#']")?.hash;
   if (!address || event.ctrlKey || event.metaKey) return;

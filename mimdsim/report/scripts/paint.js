@@ -114,7 +114,8 @@ function showScale(holder, measure, colours) {
       const count = facts.layer_of.filter(one => one === at).length;
       holder.append(make("span", { className: "walk-key" }, patch, `${name || "none"} (${thousands(count)})`));
     });
-    if (new Set(facts.layer_colours).size < facts.layers.length) holder.append("Layers that are far apart share a colour.");
+    const shared = new Set(facts.layer_colours).size < facts.layers.length;
+    if (shared) holder.append("Layers that are far apart share a colour.");
     return;
   }
   const bar = make("div", { className: "walk-bar" });

@@ -187,7 +187,8 @@ function startPicture() {
   }, { passive: false });
   views.push(changed => {
     if (changed.has("phase") || changed.has("text")) refilter();
-    if (["tile", "superstep", "timestep", "measure", "log", "phase", "text", "own"].some(name => changed.has(name))) drawPicture();
+    const by = ["tile", "superstep", "timestep", "measure", "log", "phase", "text", "own"];
+    if (by.some(name => changed.has(name))) drawPicture();
   });
   refilter();
 }

@@ -19,8 +19,8 @@ async function start() {
       "Their sums are here; all of them are in detail.npz beside the profile.";
     words.hidden = false;
   }
-  for (const begin of [startControls, startFloor, startTimeline, startPicture, startTile, startSuperstep, startCurves, startMemory,
-    startTraffic, startTree]) begin();
+  for (const begin of [startControls, startFloor, startTimeline, startPicture, startTile, startSuperstep, startCurves,
+    startMemory, startTraffic, startTree]) begin();
   const asked = readAddress();
   waiting.clear();
   redraw();
