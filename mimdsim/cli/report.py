@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 
 @click.command("report", short_help="Redraw the report of a saved profile, or compare two.")
-@click.argument("profile", type=PATH)
+@click.argument("profile", type=PATH, required=False)
 @click.argument("other", type=PATH, required=False)
 @click.option(
     "--out",
     type=PATH,
     help="Output folder (default: that of PROFILE; with OTHER, the folder report-compared in it).",
+)
+@click.option(
+    "--index", type=PATH, metavar="DIR", help="Instead, write DIR/index.html: all runs and studies in it, to compare."
 )
 @click.option("--open", "opened", is_flag=True, help="Show the page in the browser.")
 @click.option(
@@ -35,15 +38,22 @@ if TYPE_CHECKING:
 @click.option("--trace-timesteps", is_flag=True, help="Also trace the timesteps of the run's window one by one.")
 @output
 def report_command(
-    profile: Path,
+    profile: Path | None,
     other: Path | None,
     out: Path | None,
+    index: Path | None,
     opened: bool,
     shown: Output,
     **traced: Any,
 ) -> None:
     """Redraw the report of a saved profile.json. With the profile.json of another run, OTHER, the page also shows the
     differences of that run (B) to PROFILE (A): totals, supersteps by name, and single tiles if both have as many."""
+    if index is not None:
+        if profile is not None or out is not None or any(traced.values()):
+            raise MimdsimError("--index DIR writes the page of all runs; leave out PROFILE, --out and --trace")
+        return _show(_write_index(index, shown), opened)
+    if profile is None:
+        raise click.UsageError("Missing argument 'PROFILE'.")
     from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replace_files
     from mimdsim.base.files import folders_to_write, read_whole
     from mimdsim.profile import load_profile
@@ -82,6 +92,24 @@ def report_command(
             everything=lambda: [*difference_lines(loaded, against, every=True), *written],
             record=lambda: difference_record(loaded, against),
         )
+    _show(page, opened)
+
+
+def _write_index(folder: Path, shown: Output) -> Path:
+    """Write the page of all runs in a folder; its path."""
+    from mimdsim.base.files import write_atomically
+    from mimdsim.report.index_page import index_page
+
+    with shown.bars() as bars:
+        text = index_page(folder, bars.show)
+    page = folder / "index.html"
+    write_atomically(page, text)
+    shown.show(page, short=lambda: [f"Index: {page}"], everything=lambda: [f"Index: {page}"], record=dict)
+    return page
+
+
+def _show(page: Path, opened: bool) -> None:
+    """Open a page in the browser, if asked to."""
     if opened:
         import webbrowser
 

@@ -5,7 +5,7 @@ Not beside the style of figures, which imports matplotlib: writing a page need n
 
 from __future__ import annotations
 
-from mimdsim.profile import MemoryProfile
+from mimdsim.profile import MemoryProfile, RunProfile
 
 # Okabe and Ito, "Color Universal Design" (2008): eight colours distinguishable with any common colour blindness.
 VERMILLION, SKY, YELLOW, PURPLE = "#D55E00", "#56B4E9", "#F0E442", "#CC79A7"
@@ -21,6 +21,14 @@ def category_colours(memory: MemoryProfile) -> dict[str, str]:
     """The colour of every category: in the figure, and where the page shows single tiles."""
     last = len(CATEGORY_COLOURS) - 1  # the smallest categories share one
     return {memory.categories[index]: CATEGORY_COLOURS[min(at, last)] for at, index in enumerate(largest_first(memory))}
+
+
+def layer_colours(profile: RunProfile) -> dict[str, str]:
+    """The colour of every layer, in all figures and on the whole page; layers that are far apart share one."""
+    tiled = profile.tiled
+    names = [one.layer for one in profile.activity] + ([] if tiled is None else list(tiled.tile_columns.layer))
+    named = [name for name in dict.fromkeys(names) if name]
+    return {name: LAYER_COLOURS[at % len(LAYER_COLOURS)] for at, name in enumerate(named)}
 
 
 def largest_first(memory: MemoryProfile) -> list[int]:

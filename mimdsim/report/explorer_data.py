@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.profile import RunProfile, Training
-from mimdsim.report.colours import category_colours
+from mimdsim.report.colours import category_colours, layer_colours
 from mimdsim.report.formatting import plain
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ def match_names(names: Sequence[str], others: Sequence[str]) -> list[int]:
 
 
 def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
+    from mimdsim.report.trace import critical_path
+
     tiled = profile.tiled
     assert tiled is not None
     layers = list(dict.fromkeys(tiled.tile_columns.layer))
@@ -113,10 +115,18 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         "limit_bytes": tiled.memory.limit_bytes,
         "always_live_bytes": max(tiled.tile_columns.always_live_bytes, default=0),
         "layers": layers,
+        "layer_colours": [layer_colours(profile).get(layer, "#c8c8c8") for layer in layers],
         "layer_of": [number[layer] for layer in tiled.tile_columns.layer],
         **{name: getattr(detail, name).tolist() for name in NAMES},
         "category_colours": category_colours(tiled.memory),
         "spans": [asdict(span) for span in tiled.spans],
+        "path": [
+            (
+                *(-1 if one.superstep is None else one.superstep, one.number, one.begin, one.exchange, one.compute),
+                *(one.end, int(one.barrier)),
+            )
+            for one in critical_path(tiled, len(detail.supersteps))
+        ],
         "activity": [
             {"layer": one.layer, "neurons": one.neurons, "capacity": one.capacity, "sends": one.sends}
             | {"spikes": one.spikes_by_timestep, "listed": one.listed_by_timestep}

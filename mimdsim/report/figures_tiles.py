@@ -11,7 +11,17 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import Liveness, MemoryProfile, RunProfile, TileColumns
-from mimdsim.report.colours import BLUE, CATEGORY_COLOURS, GREY, INK, LAYER_COLOURS, PALE, VERMILLION, largest_first
+from mimdsim.report.colours import (
+    BLUE,
+    CATEGORY_COLOURS,
+    GREY,
+    INK,
+    LAYER_COLOURS,
+    PALE,
+    VERMILLION,
+    largest_first,
+    layer_colours,
+)
 from mimdsim.report.formatting import clipped, thousands
 from mimdsim.report.style import LABEL_BOX, legend_beside, panels, plain_axis, styled_plain, thousands_axis
 
@@ -42,13 +52,14 @@ def draw_tile_map(profile: RunProfile, ax: Axes | None = None) -> Figure | None:
         numbers = {name: index for index, name in enumerate(names)}
         layers = np.asarray([numbers.get(name, np.nan) for name in columns.layer], float)
         # a list: the oldest matplotlib takes a pair for a colour and its opacity
-        palette = ListedColormap(list(LAYER_COLOURS[: len(names)]))
+        colours = layer_colours(profile)
+        palette = ListedColormap([colours[name] for name in names])
         found = _grid(columns, layers, tiled.chips)
         axes[1].imshow(found, cmap=palette, vmin=-0.5, vmax=len(names) - 0.5, interpolation="nearest")
         _label_map(axes[1], columns.grid_columns, tiled.chips, "Layer that each tile works for")
         axes[3].set_axis_off()
         axes[3].legend(
-            [Patch(color=LAYER_COLOURS[index]) for index in range(len(names))],
+            [Patch(color=colours[name]) for name in names],
             [f"{clipped(name, 18)} ({thousands(columns.layer.count(name))})" for name in names],
             loc="center",
             ncols=min(len(names), 3),

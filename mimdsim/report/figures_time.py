@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from mimdsim.base.phases import in_order
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile, Span, TiledProfile
-from mimdsim.report.colours import GREY, INK, PART_COLOURS
+from mimdsim.report.colours import BLUE, GREY, INK, PART_COLOURS
 from mimdsim.report.formatting import clipped, duration, in_unit, milliseconds, reach, share, thousands
 from mimdsim.report.machine_comparison import contenders, seconds_by_part
 from mimdsim.report.style import (
@@ -160,6 +160,7 @@ def _waited_for(span: Span) -> str:
     return f" · tile {thousands(tile)}" if tile >= 0 else ""
 
 
+FAR_APART = 8  # times of machines whose shortest could hardly be seen beside the longest
 LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (GPU: launch-bound)", "host")
 
 
@@ -173,8 +174,18 @@ def draw_comparison(profile: RunProfile, ax: Axes | None = None) -> Figure | Non
     figure, (axes,) = panels(ax=ax, height=1.5 + 0.42 * len(rows))
     if ax is None:  # inches: on the page the letters are a little wider than in the layout
         figure.set_layout_engine("constrained", w_pad=0.18)
-    stacked_bars(axes, rows, LEGEND, PART_COLOURS, [""] * len(rows))
     longest = max((1e3 * max(one.high, one.seconds) for one in found), default=0.0)
+    shortest = min((1e3 * (one.low or one.seconds) for one in found if one.seconds), default=0.0)
+    seconds = [one.seconds for one in found]
+    logarithmic = 0 < min(seconds) < max(seconds) / FAR_APART and shortest > 0
+    if logarithmic:  # parts of a bar would mislead on such an axis, so there are none
+        axes.scatter([1e3 * each for each in seconds], range(len(found)), color=BLUE, zorder=3)
+        axes.set_xscale("log")
+        axes.invert_yaxis()
+        axes.grid(axis="x")
+        plain_axis(axes.xaxis)
+    else:
+        stacked_bars(axes, rows, LEGEND, PART_COLOURS, [""] * len(rows))
     for height, one in enumerate(found):
         low, high = min(one.low, one.seconds), max(one.high, one.seconds)
         reach = [[1e3 * (one.seconds - low)], [1e3 * (high - one.seconds)]]
@@ -184,11 +195,14 @@ def draw_comparison(profile: RunProfile, ax: Axes | None = None) -> Figure | Non
         beside = axes.get_yaxis_transform()  # a column to the right of the bars, for which the layout leaves room
         axes.text(1.01, height, note, va="center", fontsize=9, transform=beside)
     stars = ["★ " if one.strongest else "" for one in found]
-    names = [star + clipped(one.label, 64) for star, one in zip(stars, found, strict=True)]
+    names = [star + clipped(one.label.replace("_", " "), 64) for star, one in zip(stars, found, strict=True)]
     axes.set_yticks(range(len(found)), names)
     for label, one in zip(axes.get_yticklabels(), found, strict=True):
         label.set_fontweight("bold" if one.tiled or one.strongest else "normal")
     heading(figure, "One training step on every machine (★ strongest strategy of its GPU; whiskers: interval)", ax)
-    axes.set(xlabel="milliseconds per training step", xlim=(0, 1.03 * longest or None))
-    legend_beside(figure, axes, "lower center", within=ax is not None, columns=4)
+    scale = ", logarithmic: from line to line ten times as long" if logarithmic else ""
+    limits = (0.8 * shortest, 1.2 * longest) if logarithmic else (0, 1.03 * longest or None)
+    axes.set(xlabel=f"milliseconds per training step{scale}", xlim=limits)
+    if not logarithmic:
+        legend_beside(figure, axes, "lower center", within=ax is not None, columns=4)
     return figure

@@ -8,7 +8,16 @@ from typing import NamedTuple
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, TiledProfile
 from mimdsim.report.formatting import duration, interval, milliseconds, reach, share, significant, thousands
-from mimdsim.report.machine_comparison import PARTS, Contender, contenders, seconds_by_part, strongest_gpu
+from mimdsim.report.machine_comparison import (
+    GPU_PARTS,
+    PARTS,
+    Contender,
+    by_operation,
+    contenders,
+    gpu_of,
+    seconds_by_part,
+    strongest_gpu,
+)
 from mimdsim.report.tables_inference import inference_verdict
 
 OF_SPIKES = ("time", "advice", "machine", "GPU", "inference")  # subjects whose numbers depend on what layers fire
@@ -18,14 +27,19 @@ FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spike
 
 
 class Verdict(NamedTuple):
-    """One finding: subject ('memory', 'time', ...), mood ('good', 'bad', 'note') and the sentence."""
+    """One finding: subject ('memory', 'time', ...), mood ('good', 'bad', 'note'), the sentence, and where the page
+    shows it: words of the sentence and the fragment of an address; those with '=' are selections of the walk. command:
+    what carries advice out, '' for none."""
 
     subject: str
     mood: str
     text: str
+    links: tuple[tuple[str, str], ...] = ()
+    command: str = ""
 
 
 Said = tuple[str, str]  # mood and sentence
+Links = tuple[tuple[str, str], ...]
 
 
 def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
@@ -35,10 +49,12 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     found += [Verdict(one.name, one.mood, one.text) for one in profile.findings]
     if profile.tiled is not None:
         if not any(one.name == "memory" for one in profile.findings):
-            found.append(Verdict("memory", *_memory(profile.tiled)))
-        found.append(Verdict("time", *_time(profile.tiled, profile.batch)))
+            found.append(Verdict("memory", *_memory(profile.tiled), _peak_links(profile.tiled)))
+        found.append(Verdict("time", *_time(profile.tiled, profile.batch), (("interval", "table-doubts"),)))
     advice = () if profile.tiled is not None and profile.tiled.incomparable else profile.advice
-    found += [Verdict("advice", "note", f"{one}.") for one in advice[:MOST_ADVICE]]
+    found += [
+        Verdict("advice", "note", f"{one}.", ((one.what, "table-advice"),), one.command) for one in advice[:MOST_ADVICE]
+    ]
     found += [
         Verdict("machine", *_other_machine(one, reference))
         for reference in others
@@ -48,7 +64,9 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     ]
     rival = strongest_gpu(others)
     if rival is not None:
-        found.append(Verdict("GPU", *_comparison(rival, profile.tiled)))
+        found.append(Verdict("GPU", *_comparison(rival, profile.tiled), ((rival.label, "comparison"),)))
+        if why := _by_kernel(rival, profile):
+            found.append(Verdict("GPU", "note", why, (("difference", "table-operations"),)))
     found += [
         Verdict("GPU memory", "bad", f"{one.label} needs {one.bytes_of_memory}: does not fit.")
         for one in others
@@ -57,12 +75,11 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     found += [Verdict("inference", *inference_verdict(one)) for one in profile.inference[:1]]
     found += _training(profile)
     if profile.tiled is not None and profile.tiled.spans:
-        found.append(Verdict("bottleneck", "note", _bottleneck(profile.tiled)))
-        found.append(Verdict("balance", *_balance(profile.tiled)))
+        found += [_bottleneck(profile.tiled), _balance(profile.tiled)]
     found += _spikes(profile)
     if any(one.name == FIRING and not one.passed for one in profile.findings):
         caveat = f" This holds for these spikes only: see {FIRING}."
-        found = [Verdict(one.subject, "bad", one.text + caveat) if one.subject in OF_SPIKES else one for one in found]
+        found = [one._replace(mood="bad", text=one.text + caveat) if one.subject in OF_SPIKES else one for one in found]
     return tuple(sorted(found, key=lambda one: (one.subject, one.mood) != ("accuracy", "bad")))  # that first
 
 
@@ -88,6 +105,15 @@ def _memory(tiled: TiledProfile) -> Said:
         name, category, nbytes = memory.largest_on_peak_tile[0]
         text += f" Largest there: {name} ({category}), {show_bytes(nbytes)}."
     return "bad", text
+
+
+def _peak_links(tiled: TiledProfile) -> Links:
+    """The fullest tile, in the superstep in which it is fullest."""
+    memory = tiled.memory
+    sizes = [point.fullest_tile_bytes for point in memory.liveness if point.fullest_tile == memory.peak_tile]
+    at = [point.fullest_tile_bytes for point in memory.liveness].index(max(sizes)) if sizes else -1
+    where = f"tile={memory.peak_tile}" + (f"&superstep={at}" if at >= 0 else "")
+    return ((f"tile {thousands(memory.peak_tile)}", f"{where}&measure=memory"),)
 
 
 def _time(tiled: TiledProfile, batch: int) -> Said:
@@ -141,6 +167,28 @@ def _comparison(rival: Contender, tiled: TiledProfile | None) -> Said:
     return "bad", f"The {strongest}, is {rival.margin_words} than the tiled machine."
 
 
+def _by_kernel(rival: Contender, profile: RunProfile) -> str:
+    """Where most of the difference to a GPU is made, operation by operation, and what bounds its kernels: 'Most
+    of the difference: ...'; '' where their operations cannot be told apart."""
+    if profile.tiled is None or rival.against or not rival.ratio:
+        return ""
+    gpu = gpu_of(rival, profile)
+    rows = by_operation(profile.tiled, gpu)
+    sign = 1 if profile.tiled.seconds_per_training_step > gpu.seconds_per_training_step else -1
+    most = sorted(rows, key=lambda row: sign * (row.gpu_seconds - row.tiled_seconds))[:2]
+    told = [
+        f"{row.words} ({milliseconds(row.tiled_seconds)} ms on the tiles, {milliseconds(row.gpu_seconds)} on the GPU)"
+        for row in most
+        if sign * (row.tiled_seconds - row.gpu_seconds) > 0
+    ]
+    if not told:
+        return ""
+    bound = max(GPU_PARTS, key=lambda part: rival.parts[GPU_PARTS.index(part)])
+    over = share(rival.parts[GPU_PARTS.index(bound)], rival.seconds)
+    by = {"memory": "its memory", "host": "its host", "launch": "launching kernels", "compute": "arithmetic"}[bound]
+    return f"Most of the difference: {' and '.join(told)}; {over} of the GPU's time is bound by {by}."
+
+
 def _training(profile: RunProfile) -> list[Verdict]:
     training = profile.training
     if training is None:
@@ -171,7 +219,7 @@ def _training(profile: RunProfile) -> list[Verdict]:
     return [Verdict("accuracy", mood, text.replace("%", " %") + ".")]
 
 
-def _bottleneck(tiled: TiledProfile) -> str:
+def _bottleneck(tiled: TiledProfile) -> Verdict:
     compute, exchange, *others = (*seconds_by_part(tiled, tiled.spans), tiled.host_exposed_seconds)
     behind = tiled.seconds(tiled.memory_cycles)
     parts = (compute, exchange - behind, *others, behind)
@@ -179,13 +227,15 @@ def _bottleneck(tiled: TiledProfile) -> str:
     total = tiled.seconds_per_training_step
     name, seconds = max(zip(names, parts, strict=True), key=lambda part: part[1])
     span = max(tiled.spans, key=lambda one: one.cycles)
-    return (
+    text = (
         f"{name.capitalize()} takes {share(seconds, total)} of the time; the longest superstep, {span.name} "
         f"({span.phase}), takes {share(tiled.seconds(span.cycles), total)}."
     )
+    tile = f"&tile={span.slowest_tile}" if span.compute_cycles else ""
+    return Verdict("bottleneck", "note", text, ((span.name, f"superstep={tiled.spans.index(span)}{tile}"),))
 
 
-def _balance(tiled: TiledProfile) -> Said:
+def _balance(tiled: TiledProfile) -> Verdict:
     busy = tiled.tile_columns.busy_cycles
     busiest = max(range(len(busy)), key=lambda tile: busy[tile], default=0)
     saved = tiled.seconds(waiting_cycles(tiled))
@@ -198,7 +248,9 @@ def _balance(tiled: TiledProfile) -> Said:
         left = tiled.tiles - tiled.tiles_used
         idle = f"{thousands(left)} of {counted(tiled.tiles, 'tile')} ({share(left, tiled.tiles)})"
         text += f" {idle} are idle, which balance leaves out."
-    return "bad" if saved > UNBALANCED * tiled.seconds_per_training_step else "note", text
+    mood = "bad" if saved > UNBALANCED * tiled.seconds_per_training_step else "note"
+    links = ((f"tile {thousands(busiest)}", f"tile={busiest}"), ("perfect balance", "table-balance"))
+    return Verdict("balance", mood, text, links)
 
 
 def _spikes(profile: RunProfile) -> list[Verdict]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import GpuProfile, RunProfile, Span, TiledProfile, ratio_of, ratio_to_gpu
@@ -132,6 +133,49 @@ def strongest_gpu(found: tuple[Contender, ...]) -> Contender | None:
 def seconds_by_part(tiled: TiledProfile, spans: Sequence[Span]) -> tuple[float, ...]:
     """Seconds of compute, exchange and sync of some spans together."""
     return tuple(tiled.seconds(sum(getattr(span, f"{part}_cycles") for span in spans)) for part in PARTS[:3])
+
+
+def gpu_of(one: Contender, profile: RunProfile) -> GpuProfile:
+    """The GPU's profile that a contender was made of."""
+    named = (one.title, one.strategy.removesuffix(BOUND), one.precision)
+    return next(gpu for gpu in profile.gpus if (gpu.title, gpu.strategy, gpu.precision) == named)
+
+
+class Operations(NamedTuple):
+    """Operations of a phase that share kernels on a GPU: seconds on the tiled machine, and on the GPU with the number
+    of launches and what bounds most of it."""
+
+    phase: str
+    ops: tuple[str, ...]
+    tiled_seconds: float
+    gpu_seconds: float
+    launches: int
+    bound: str
+
+    @property
+    def words(self) -> str:
+        return " + ".join(self.ops).replace("_", " ")
+
+
+def by_operation(tiled: TiledProfile, gpu: GpuProfile) -> tuple[Operations, ...]:
+    """Both machines operation by operation, largest difference first; operations that a GPU fuses into one kernel are
+    told together, in each phase."""
+    groups: dict[tuple[str, str], set[str]] = {}
+    for span in (*gpu.spans, *tiled.spans):
+        together = set(span.op.split("+"))
+        for op in tuple(together):
+            together |= groups.get((span.phase, op), set())
+        groups |= {(span.phase, op): together for op in together}
+    rows = []
+    for (phase, _), ops in {(phase, min(ops)): ops for (phase, _), ops in groups.items()}.items():
+        cycles = sum(one.cycles for one in tiled.spans if one.phase == phase and not ops.isdisjoint(one.op.split("+")))
+        kernels = [one for one in gpu.spans if one.phase == phase and not ops.isdisjoint(one.op.split("+"))]
+        times: dict[str, float] = {}
+        for one in kernels:
+            times[one.bound] = times.get(one.bound, 0.0) + one.seconds
+        launches, bound = sum(one.times for one in kernels), max(times, key=times.__getitem__, default="")
+        rows.append(Operations(phase, tuple(sorted(ops)), tiled.seconds(cycles), sum(times.values()), launches, bound))
+    return tuple(sorted(rows, key=lambda one: -abs(one.tiled_seconds - one.gpu_seconds)))
 
 
 def _rank(gpu: GpuProfile) -> tuple[bool, float, str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,14 +15,16 @@ from mimdsim.base.atomic_folder import replace_files
 from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import RunProfile
+from mimdsim.report.colours import layer_colours
 from mimdsim.report.explorer_data import walk_of
 from mimdsim.report.formatting import changed_fields, plain
-from mimdsim.report.headline import verdicts
+from mimdsim.report.headline import Verdict, verdicts
 from mimdsim.report.sections import Section, sections
 from mimdsim.report.tables import CSV_FILES, Table, csv_files
 
 if TYPE_CHECKING:
     import jinja2
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
     from mimdsim.profile.detail import Detail
@@ -80,8 +82,8 @@ FIGURES = tuple(
 )
 HERE = Path(__file__).parent
 SCRIPTS = (  # of the section "Walk through", in one scope
-    "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "run_charts",
-    "memory", "traffic", "tree", "controls", "links", "routers", "start",
+    "state", "data", "measures", "paint", "floor", "timeline_rows", "timeline", "picture", "lists", "tile", "superstep",
+    "curves", "run_charts", "memory", "traffic", "tree", "controls", "links", "routers", "start",
 )  # fmt: skip
 DRAWS_LINKS = ("links", "routers")  # of a network of routers, on pages that have some
 # figures that scripts draw instead on a page with the section "Walk through", there or as charts in their own section
@@ -130,10 +132,13 @@ def write_report(
         profile=profile,
         changed=changed_fields(profile),
         verdicts=verdicts(profile),
+        there={*(f"table-{each.name}" for one in found for each in one.tables), *(one.key for one in found)}
+        - ({"walk"} if not walk else set()),
         sections=found,
         pictures=pictures,
         walk=walk,
         links=links,
+        colours=layer_colours(profile),
         scripts=[name for name in SCRIPTS if links or name not in DRAWS_LINKS],
         files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
     )
@@ -201,8 +206,24 @@ def template(name: str) -> jinja2.Template:
         finalize=harmless,
     )
     environment.filters["show_bytes"] = show_bytes
+    environment.filters["linked"] = linked
     environment.globals["file"] = lambda name: Markup((HERE / name).read_text(encoding="utf-8"))
     return environment.get_template(name)
+
+
+def linked(verdict: Verdict, there: Collection[str]) -> Markup:
+    """The sentence of a verdict with links to its evidence, as far as the page has it. there: what can be linked to;
+    'walk' for all selections."""
+    from markupsafe import Markup, escape
+
+    sentence = plain(verdict.text)
+    found = Markup()
+    for words, address in verdict.links:
+        before, linking, after = sentence.partition(plain(words))
+        if linking and ("walk" if "=" in address else address) in there:
+            found += Markup('{}<a href="#{}">{}</a>').format(before, address, linking)
+            sentence = after
+    return found + escape(sentence)
 
 
 PIXELS_PER_INCH = 92
@@ -266,7 +287,12 @@ def packed_columns(columns: Sequence[StudyColumn]) -> str:
         }
         for column in columns
     ]
-    text = json.dumps(table, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return script_json(table)
+
+
+def script_json(value: Any) -> str:
+    """JSON in which no text can end the element that holds it."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

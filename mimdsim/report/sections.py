@@ -67,7 +67,7 @@ def sections(
     training, one with a detail, and one with another run. rows: at most, of supersteps, doubts and GPU kernels."""
     untimed = "No tiled machine was profiled in this run." if profile.network else "The kernel was not timed."
     missing = dict.fromkeys(("time", "tiles", "memory", "liveness"), untimed) | OF_TRAINING
-    shown = _tables(profile, rows)
+    shown = _tables(profile, rows, detail)
     if other is not None:
         shown["differences"] = list(difference_tables(profile, other[0])), []
     if detail is not None and profile.tiled is not None:
@@ -91,14 +91,18 @@ Tables = tuple[list[Table | None], list[Table | None]]  # open and folded
 NONE: Tables = [], []
 
 
-def _tables(profile: RunProfile, rows: int) -> dict[str, Tables]:
+def _tables(profile: RunProfile, rows: int, detail: Detail | None) -> dict[str, Tables]:
     """The tables of every section that the profile has data for."""
     tiled = profile.tiled
     shown: dict[str, Tables] = {"modelled": ([machines.assumptions_table(profile)], [])}
     if tiled is not None:
         advice = machines.advice_table(profile) if profile.advice else None
         time = [advice, run.phases_table(tiled), run.supersteps_table(tiled, rows), run.doubts_table(tiled, rows)]
-        tiles = [run.utilisation_table(tiled), run.tiles_table(tiled), machines.silicon_table(profile)]
+        balance, layers = (
+            (None, None) if detail is None else (run.balance_table(tiled, detail), run.layers_table(tiled, detail))
+        )
+        time.insert(2, layers)
+        tiles = [run.utilisation_table(tiled), balance, run.tiles_table(tiled), machines.silicon_table(profile)]
         shown |= {
             "time": (time, [machines.energy_parts_table(tiled)]),
             "tiles": (tiles, [machines.silicon_parts_table(tiled)]),
@@ -111,7 +115,12 @@ def _tables(profile: RunProfile, rows: int) -> dict[str, Tables]:
         shown["spikes"] = [run.activity_table(profile.activity), run.sparsity_table(profile.activity)], []
     if profile.gpus or profile.tiled_beside:
         by_phase = machines.phase_comparison_table(profile)
-        beside = [machines.comparison_table(profile), by_phase, machines.energy_table(profile)]
+        beside = [
+            machines.comparison_table(profile),
+            by_phase,
+            machines.operations_table(profile),
+            machines.energy_table(profile),
+        ]
         shown["comparison"] = beside, [machines.kernels_table(profile, rows)]
     if profile.inference:
         shown["inference"] = [inference_table(profile)], []

@@ -17,11 +17,12 @@ from mimdsim.report.formatting import aligned_milliseconds, in_unit, plain, shar
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What is shown, the number it is sorted by (None: sorted as text), and a tag that colours it."""
+    """What is shown, the number it is sorted by (None: sorted as text), a tag that colours it, and what it leads to."""
 
     text: str
     value: float | None = None
     tag: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

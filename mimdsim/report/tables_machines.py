@@ -6,7 +6,7 @@ from mimdsim.base.phases import in_order
 from mimdsim.base.units import SOURCE_KINDS
 from mimdsim.profile import GpuProfile, RunProfile, TiledProfile
 from mimdsim.report.formatting import interval, milliseconds, plain, significant, thousands
-from mimdsim.report.machine_comparison import BOUND, PARTS, contenders, strongest_gpu
+from mimdsim.report.machine_comparison import PARTS, by_operation, contenders, gpu_of, strongest_gpu
 from mimdsim.report.tables import Cell, Table, Value, aligned_ms, percent, shown, size, table, text, three_digits
 
 PART_WORDS = {"compute": "compute-bound", "memory": "memory-bound", "launch": "launch-bound", "host": "host"}
@@ -69,14 +69,40 @@ def phase_comparison_table(profile: RunProfile) -> Table | None:
     return table("phase_comparison", caption, headers, rows, total=whole)
 
 
+def operations_table(profile: RunProfile) -> Table | None:
+    """The tiled machine and the strongest GPU strategy, operation by operation; None without both."""
+    rival = strongest_gpu(contenders(profile))
+    if rival is None or profile.tiled is None or not rival.ratio or rival.against:
+        return None
+    longest = max(rival.seconds, profile.tiled.seconds_per_training_step)
+    rows = [
+        (
+            one.words,
+            one.phase,
+            aligned_ms(one.tiled_seconds, longest),
+            aligned_ms(one.gpu_seconds, longest),
+            aligned_ms(one.tiled_seconds - one.gpu_seconds, longest),
+            one.launches,
+            one.bound or "–",
+        )
+        for one in by_operation(profile.tiled, gpu_of(rival, profile))
+    ]
+    return table(
+        "operations",
+        f"Where {rival.label}, is faster or slower, operation by operation",
+        ("operations", "phase", "tiles ms", "GPU ms", "difference ms", "launches", "GPU bound by"),
+        rows,
+        "Operations that the GPU fuses into one kernel are told together. Tiles: with exchange and sync; a superstep "
+        "that does several operations, such as currents and neurons, is told under the one that it is named by.",
+    )
+
+
 def kernels_table(profile: RunProfile, most: int) -> Table | None:
     """The kernels of the strongest GPU strategy, longest first; None without one."""
     rival = strongest_gpu(contenders(profile))
     if rival is None:
         return None
-    named = (rival.title, rival.strategy.removesuffix(BOUND), rival.precision)
-    gpu = next(gpu for gpu in profile.gpus if (gpu.title, gpu.strategy, gpu.precision) == named)
-    spans = sorted(gpu.spans, key=lambda span: -span.seconds)
+    spans = sorted(gpu_of(rival, profile).spans, key=lambda span: -span.seconds)
     rows = [
         (
             span.name,

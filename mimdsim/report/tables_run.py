@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mimdsim.base.phases import in_order
 from mimdsim.base.units import counted
@@ -11,6 +12,9 @@ from mimdsim.profile import Activity, MemoryProfile, Span, TiledProfile, Trainin
 from mimdsim.report.formatting import significant, thousands, unit_of
 from mimdsim.report.machine_comparison import PARTS, seconds_by_part
 from mimdsim.report.tables import Table, Value, aligned_ms, percent, shown, size, table, three_digits, time_cell
+
+if TYPE_CHECKING:
+    from mimdsim.profile.detail import Detail
 
 MILLISECONDS = "total ms"
 BUSIEST = 5
@@ -188,6 +192,71 @@ def utilisation_table(tiled: TiledProfile) -> Table:
         ("arithmetic rate", f"{rate} TFLOP/s ({significant(flops / 1e9)} GFLOP per {tiled.run_name})"),
     ]
     return table("utilisation", "How well the tiles are used", ("measure", "value"), rows)
+
+
+def balance_table(tiled: TiledProfile, detail: Detail) -> Table:
+    """How evenly the tiles are busy, in the usual numbers, by phase; the last row is the whole run."""
+    phase_of = [span.phase for span in tiled.spans[: len(detail.supersteps)]]
+
+    def row(name: str, at: Sequence[int]) -> list[Value]:
+        busy = detail.busy[list(at)].sum(axis=0)
+        mean, most, tile = float(busy.mean()), int(busy.max()), int(busy.argmax())
+        cycles = sum(tiled.spans[number].cycles for number in at)
+        spread = float(busy.std()) / mean if mean else 0.0
+        over = shown(f"{most / mean:.2f}", most / mean) if mean else "–"
+        idle = percent(cycles * tiled.tiles - float(busy.sum()), cycles * tiled.tiles)
+        with_work = int((busy > 0).sum())
+        return [name, cycles, with_work, round(mean), most, tile, over, shown(f"{spread:.2f}", spread), idle]
+
+    rows = [row(name, [at for at, phase in enumerate(phase_of) if phase == name]) for name in in_order(phase_of)]
+    return table(
+        "balance",
+        "Load balance by phase, over all tiles",
+        (
+            "phase", "cycles", "tiles with work", "mean busy cycles", "busiest", "tile", "busiest over mean",
+            "coefficient of variation", "idle share",
+        ),
+        rows,
+        "Busy cycles of a tile are summed over the phase. Coefficient of variation: standard deviation over mean. Idle "
+        "share: of the cycles of all tiles, those in which a tile has no work, exchange and sync included. Loop "
+        "control is left out.",
+        total=row("all", range(len(phase_of))),
+    )  # fmt: skip
+
+
+def layers_table(tiled: TiledProfile, detail: Detail) -> Table:
+    """Cycles by layer, phase and operation: those that a layer's tiles decide, and those in which they are busy."""
+    layers = tiled.tile_columns.layer
+    tiles_of = {layer: [tile for tile, name in enumerate(layers) if name == layer] for layer in dict.fromkeys(layers)}
+    decided: dict[tuple[str, str, str], int] = {}
+    busy: dict[tuple[str, str, str], int] = {}
+    for at, span in enumerate(tiled.spans):
+        tile = span.slowest_tile if span.compute_cycles else span.exchange_tile
+        key = layers[tile] if 0 <= tile < len(layers) else "", span.phase, span.op
+        decided[key] = decided.get(key, 0) + span.cycles
+        for layer, tiles in tiles_of.items() if at < len(detail.supersteps) else ():
+            if cycles := int(detail.busy[at, tiles].sum()):
+                busy[layer, span.phase, span.op] = busy.get((layer, span.phase, span.op), 0) + cycles
+    every = sum(busy.values())
+    rows = [
+        (
+            *(name.replace("_", " ") or "–" for name in key),
+            decided.get(key, 0),
+            percent(decided.get(key, 0), tiled.cycles),
+            busy.get(key, 0),
+            percent(busy.get(key, 0), every),
+        )
+        for key in sorted({**decided, **busy}, key=lambda key: (-decided.get(key, 0), -busy.get(key, 0), key))
+    ]
+    return table(
+        "layers",
+        "Cycles by layer, phase and operation",
+        ("layer", "phase", "operation", "cycles", "share of the time", "busy cycles", "share of the work"),
+        rows,
+        "Cycles: of supersteps in which a tile of the layer is the one that the others wait for; they add up to the "
+        "whole run. Busy cycles: of all tiles of the layer together. A superstep that does several operations is told "
+        "under the one that it is named by.",
+    )
 
 
 def tiles_table(tiled: TiledProfile) -> Table:

@@ -27,10 +27,12 @@ from mimdsim.profile.detail import DETAIL_FILE, Detail
 class Placed:
     """A span on the critical path: cycles at which it begins, its exchange and its compute begin, and it ends.
 
-    superstep: its number, None for loop control. barrier: whether no tile begins it before all are there.
+    number: of the span; superstep: the same, None for loop control. barrier: whether no tile begins it before all are
+    there.
     """
 
     span: Span
+    number: int
     superstep: int | None
     begin: int
     exchange: int
@@ -56,6 +58,7 @@ def critical_path(tiled: TiledProfile, supersteps: int) -> Iterator[Placed]:
         unlike = number == 0 or spans[number - 1].times != span.times  # another loop begins with a barrier
         yield Placed(
             span=span,
+            number=number,
             superstep=number if number < supersteps else None,
             begin=begin,
             exchange=exchange,

@@ -17,11 +17,14 @@ from small_detail import SMALL
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.machine import load_machine
 from mimdsim.pipeline import compile_workload, detail_of, retime
-from mimdsim.profile import RunProfile
+from mimdsim.profile import RunProfile, save_profile
 from mimdsim.profile.detail import Detail
+from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.report import write_report
 from mimdsim.report.formatting import share
 from mimdsim.report.headline import waiting_cycles
+from mimdsim.report.index_page import index_page
+from mimdsim.report.trace import critical_path
 from mimdsim.workload import filled_activity, load_workload
 
 pytestmark = pytest.mark.slow
@@ -277,6 +280,10 @@ def test_filters_and_zoom_of_the_picture(opened: Opened, run: Run) -> None:
 def test_keys(opened: Opened, run: Run) -> None:
     _, detail = run
     opened.page.keyboard.press("/")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.address == ""  # keys belong to the page until the walk is used
+    opened.page.click("#walk-help")
+    opened.page.keyboard.press("/")
     opened.page.keyboard.type("tile 7")
     opened.page.keyboard.press("Enter")
     assert opened.address == "tile=7"
@@ -288,8 +295,10 @@ def test_keys(opened: Opened, run: Run) -> None:
     opened.page.fill("#walk-search", "no such layer")
     opened.page.keyboard.press("Enter")
     assert "No tile and no layer" in opened.text("#walk-search-words")
-    opened.page.click("#walk-help")
     opened.page.evaluate("document.activeElement.blur()")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.address == f"tile={busiest}"
+    opened.page.click("#walk-help")
     for key, wanted in (("ArrowRight", "superstep=0"), ("ArrowRight", "superstep=1"), ("ArrowLeft", "superstep=0")):
         opened.page.keyboard.press(key)
         assert opened.address == f"tile={busiest}&{wanted}"
@@ -518,3 +527,117 @@ def width_of(detail: Detail) -> int:
 def link_words(detail: Detail, link: int) -> str:
     _, _, row, column = _parts(detail, link)
     return f"{column}, row {row} ("
+
+
+def test_the_timeline_selects_and_zooms(opened: Opened, run: Run) -> None:
+    profile, detail = run
+    assert profile.tiled is not None
+    assert f"one {profile.tiled.run_name}" in opened.text("#walk-time-title")
+    placed = max(critical_path(profile.tiled, len(detail.supersteps)), key=lambda one: one.end - one.compute)
+    opened.page.locator("#walk-time").scroll_into_view_if_needed()
+    box = opened.page.locator("#walk-time").bounding_box()
+    middle = (placed.compute + placed.end) / 2 / profile.tiled.cycles
+    place = {"x": 74 + middle * (box["width"] - 82), "y": 34}
+    opened.page.hover("#walk-time", position=place)
+    assert f"{placed.end - placed.compute:,} cycles" in opened.text("#walk-tip")
+    assert f"as long as tile {placed.span.slowest_tile}" in opened.text("#walk-tip")
+    opened.page.click("#walk-time", position=place)
+    assert opened.address == f"superstep={placed.superstep}"
+    before = opened.dots("walk-time")
+    opened.page.keyboard.press("+")
+    assert opened.dots("walk-time") != before
+    assert " µs of it" in opened.text("#walk-time-title")
+    opened.page.dblclick("#walk-time", position=place)
+    assert " µs of it" not in opened.text("#walk-time-title")
+
+
+def test_headlines_lead_into_the_walk_and_sections_keep_what_is_selected(opened: Opened, run: Run) -> None:
+    opened.page.click(".verdicts a[href^='#superstep=']")
+    tiled = run[0].tiled
+    assert tiled is not None
+    longest = max(tiled.spans, key=lambda span: span.cycles)
+    assert f"superstep={tiled.spans.index(longest)}" in opened.address
+    assert longest.name in opened.text("#walk-selected")
+    chosen = opened.text("#walk-selected")
+    opened.page.click("nav a[href='#memory']")
+    assert opened.page.evaluate("document.activeElement.id") == "memory"
+    assert opened.text("#walk-selected") == chosen
+    assert "superstep=" in opened.address
+
+
+def test_a_timestep_changes_the_panels(opened: Opened, run: Run) -> None:
+    _, detail = run
+    superstep = int(detail.window_supersteps[0])
+    tile = int(detail.window[0, 2].argmax())
+    opened.page.evaluate(f"location.hash = 'tile={tile}&superstep={superstep}'")
+    opened.drawn()
+    before = opened.text("#walk-superstep"), opened.dots("walk-picture"), opened.text("#walk-tile")
+    opened.page.fill("#walk-timestep-slider", "2")
+    after = opened.text("#walk-superstep"), opened.dots("walk-picture"), opened.text("#walk-tile")
+    assert all(one != other for one, other in zip(before, after, strict=True))
+    assert f"{detail.window[0, 2, tile]:,} busy cycles" in after[2]
+
+
+def test_a_logarithmic_scale_and_names_of_supersteps(opened: Opened, run: Run) -> None:
+    _, detail = run
+    before = opened.dots("walk-floor")
+    opened.page.check("#walk-log")
+    assert opened.dots("walk-floor") != before
+    name = str(detail.supersteps[5])
+    opened.page.fill("#walk-search", name)
+    opened.page.keyboard.press("Enter")
+    assert name in opened.text("#walk-selected")
+
+
+RECORDED = """() => {
+  window.labels = [];
+  const numbers = new Map(), draw = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+    const at = this.getTransform(), wide = this.measureText(text).width;
+    if (!numbers.has(this.canvas)) numbers.set(this.canvas, numbers.size);
+    const left = x - ({ right: 1, end: 1, center: 0.5 }[this.textAlign] ?? 0) * wide;
+    window.labels.push({ text, canvas: numbers.get(this.canvas), turned: Math.abs(at.b) > 1e-6,
+      left: at.e + at.a * left, right: at.e + at.a * (left + wide), y: at.f + at.d * y, high: 8 * at.d });
+    return draw.call(this, text, x, y, ...rest);
+  };
+  window.dispatchEvent(new Event("beforeprint"));
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_are_words_and_none_covers_another(browser: Any, page_file: Path, width: int) -> None:
+    opened = Opened(browser, page_file, "#tile=3&superstep=7", viewport={"width": width, "height": 900})
+    opened.page.evaluate(RECORDED)
+    opened.drawn()
+    labels = opened.page.evaluate("window.labels")
+    assert len(labels) > 30
+    assert [one["text"] for one in labels if re.search(r"_|`|\*\*|<|&\w+;", one["text"])] == []
+    level = [one for one in labels if not one["turned"] and one["text"].strip()]
+    covered = [
+        (one["text"], other["text"])
+        for at, one in enumerate(level)
+        for other in level[at + 1 :]
+        if one["canvas"] == other["canvas"]
+        and min(one["right"], other["right"]) - max(one["left"], other["left"]) > 1
+        and abs(one["y"] - other["y"]) < one["high"]
+    ]
+    assert covered == []
+    opened.done()
+
+
+def test_two_runs_of_the_index_stand_side_by_side(browser: Any, run: Run, tmp_path: Path) -> None:
+    profile = dataclasses.replace(run[0], gpus=(), warnings=(), workload_title=HOSTILE, schema_version=SCHEMA_VERSION)
+    for name in ("one", HOSTILE.replace("/", "")):
+        (tmp_path / name).mkdir()
+        save_profile(tmp_path / name / "profile.json", profile)
+    (tmp_path / "index.html").write_text(index_page(tmp_path), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    wrong: list[str] = []
+    page.on("pageerror", lambda problem: wrong.append(str(problem)))
+    page.on("dialog", lambda dialog: wrong.append(dialog.message))
+    page.goto((tmp_path / "index.html").as_uri())
+    assert page.inner_text("#data-two tbody tr:first-child td:last-child") == "1.00"
+    assert HOSTILE in page.inner_text("#data-runs")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert wrong == []
+    page.close()

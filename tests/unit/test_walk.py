@@ -34,9 +34,12 @@ from mimdsim.report.explorer_data import (
     walk_of,
 )
 from mimdsim.report.figures_tiles import draw_memory_by_tile
+from mimdsim.report.index_page import index_page
+from mimdsim.report.machine_comparison import by_operation
 from mimdsim.report.page import DRAWN_BY_SCRIPTS, FIGURES, HERE, SCRIPTS
 from mimdsim.report.sections import sections
 from mimdsim.report.tables_difference import difference_tables
+from mimdsim.report.tables_run import balance_table, layers_table
 
 BREAKS_OUT = "</script><script>alert(1)</script><!--"
 Found = tuple[RunProfile, Detail]
@@ -263,7 +266,10 @@ def test_the_page_with_a_section_to_walk_through(run: Found, tmp_path: Path, mon
     reader.feed(content)
     assert not reader.open
     assert len(reader.ids) == len(set(reader.ids))
-    assert all(target[1:] in reader.ids for target in reader.loads if target.startswith("#"))
+    selections = {target for target in reader.loads if target.startswith("#") and "=" in target}
+    assert all(target[1:] in reader.ids for target in reader.loads if target.startswith("#") and "=" not in target)
+    tile = f"tile={int(detail.busy.sum(axis=0).argmax())}"
+    assert f"#{tile}" in selections
 
 
 def test_what_its_scripts_draw_is_no_picture_too(run: Found, tmp_path: Path) -> None:
@@ -278,12 +284,60 @@ def test_what_its_scripts_draw_is_no_picture_too(run: Found, tmp_path: Path) -> 
 
 def test_every_script_is_part_of_the_page_and_short() -> None:
     folder = HERE / "scripts"
-    assert {path.stem for path in folder.glob("*.js")} == {*SCRIPTS, "tables", "study_table"}
+    assert {path.stem for path in folder.glob("*.js")} == {*SCRIPTS, "tables", "study_table", "index"}
     for path in folder.glob("*.js"):
         lines = path.read_text(encoding="utf-8").splitlines()
         assert len(lines) <= 250, path.name
         assert max(map(len, lines)) <= 120, path.name
     assert set(ROWS) - {"busy_change", "memory_change"} <= {*walking.COLUMNS, *OF_LINKS}
+
+
+def test_balance_layers_and_path_add_up_to_the_run(run: Found) -> None:
+    profile, detail = run
+    tiled = profile.tiled
+    assert tiled is not None
+    every = balance_table(tiled, detail).rows[-1]
+    busy = detail.busy.sum(axis=0)
+    assert every[4].value == busy.max()
+    assert every[6].value == pytest.approx(busy.max() / busy.mean())
+    assert every[7].value == pytest.approx(busy.std() / busy.mean())
+    cycles, shares = (sum(row[at].value or 0 for row in layers_table(tiled, detail).rows) for at in (3, 4))
+    assert (cycles, shares) == (tiled.cycles, pytest.approx(1))
+    assert sum(row[5].value or 0 for row in layers_table(tiled, detail).rows) == busy.sum()
+    path = unpacked(pack(profile, detail))[0]["path"]
+    assert path[-1][5] == tiled.cycles
+    assert [one[2] for one in path[1:]] == [one[5] for one in path[:-1]]
+
+
+def test_operations_of_both_machines_add_up(run: Found) -> None:
+    profile, _ = run
+    assert profile.tiled is not None
+    spans = profile.gpus[0].spans
+    fused = dataclasses.replace(spans[0], op="+".join(dict.fromkeys([spans[0].op, profile.tiled.spans[0].op])))
+    gpu = dataclasses.replace(profile.gpus[0], spans=(fused, *spans[1:]))
+    rows = by_operation(profile.tiled, gpu)
+    assert sum(row.gpu_seconds for row in rows) == pytest.approx(sum(span.seconds for span in gpu.spans))
+    assert sum(row.tiled_seconds for row in rows) == pytest.approx(profile.tiled.seconds(profile.tiled.cycles))
+    assert any(set(fused.op.split("+")) <= set(row.ops) for row in rows)
+
+
+def test_the_index_names_what_it_cannot_read(run: Found, tmp_path: Path) -> None:
+    profile, detail = run
+    profile = dataclasses.replace(profile, schema_version=SCHEMA_VERSION, gpus=(), warnings=())
+    with pytest.raises(MimdsimError, match=r"holds no profile\.json"):
+        index_page(tmp_path)
+    saved(tmp_path / "good", dataclasses.replace(profile, workload_title=BREAKS_OUT), detail)
+    for name, text in (("cut", "{"), ("deep", "[" * 100_000), ("number", '{"schema_version": 1e999}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "profile.json").write_text(text)
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "study.toml").write_text('question = "Is <b> bold?"')
+    text = index_page(tmp_path)
+    assert text.count(">unreadable<") == 3
+    assert "Is &lt;b&gt; bold?" in text
+    assert BREAKS_OUT not in text
+    assert mimdsim("report", "--index", str(tmp_path)).startswith("Index: ")
+    assert (tmp_path / "index.html").read_text(encoding="utf-8") == text
 
 
 def saved(folder: Path, profile: RunProfile, detail: Detail) -> str:

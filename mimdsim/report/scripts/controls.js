@@ -49,10 +49,10 @@ function play() {
   button.textContent = playing ? "Stop" : "Play";
 }
 
-/** A tile by its number, or the busiest tile of a layer by part of its name; says so if there is none. */
+/** A tile by its number, the longest superstep of a name, or the busiest tile of a layer, by part of its name. */
 function search(text) {
   const wanted = text.trim().toLowerCase(), number = /^(?:tile\s*)?([\d,]+)$/.exec(wanted);
-  let tile = -1;
+  let tile = -1, superstep = -1;
   if (number) tile = Number(number[1].replaceAll(",", ""));
   else if (wanted) {
     const layers = new Set(facts.layers.flatMap((name, at) => (name.toLowerCase().includes(wanted) ? [at] : [])));
@@ -61,9 +61,17 @@ function search(text) {
       if (layers.has(layer) && (tile < 0 || busy[at] > busy[tile])) tile = at;
     });
   }
+  if (wanted && !number) {
+    facts.supersteps.forEach((name, at) => {
+      const longer = superstep < 0 || cyclesOf(facts.spans[at]) > cyclesOf(facts.spans[superstep]);
+      if (name.toLowerCase().includes(wanted) && longer) superstep = at;
+    });
+  }
   const found = tile >= 0 && tile < facts.tiles;
-  element("walk-search-words").textContent = found || !wanted ? "" : `No tile and no layer is called "${text.trim()}".`;
+  element("walk-search-words").textContent = found || superstep >= 0 || !wanted ? ""
+    : `No tile and no layer is called "${text.trim()}", and no superstep.`;
   if (found) select({ tile });
+  else if (superstep >= 0) select({ superstep, timestep: -1 });
 }
 
 function clear() {
@@ -76,13 +84,12 @@ function clear() {
 const KEYS = { ArrowLeft: () => moveSuperstep(-1), ArrowRight: () => moveSuperstep(1), ArrowUp: () => moveTile(-1),
   ArrowDown: () => moveTile(1), Escape: clear, "/": () => element("walk-search").focus() };
 
-/** Arrow keys belong to the section only while something in it is in use, so that the page scrolls elsewhere. */
+/** Keys belong to the section only while it has the focus, so that the page scrolls elsewhere. */
 function onKey(event) {
   const { target } = event, act = KEYS[event.key];
   if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = target.matches("input[type=search], textarea, select"), inside = element("walk-root").contains(target);
-  if (event.key === "Escape" ? typing && !inside : typing || target.matches("input[type=range]")) return;
-  if (event.key.startsWith("Arrow") && !inside && state.tile < 0 && state.superstep < 0) return;
+  const typing = target.matches("input[type=search], textarea, select");
+  if (event.key !== "Escape" && (typing || target.matches("input[type=range]"))) return;
   event.preventDefault();
   if (event.key === "Escape" && typing) target.blur();
   act();
@@ -101,6 +108,28 @@ function readAddress() {
   const measure = Object.hasOwn(measures, asked.get("measure") ?? "") ? asked.get("measure") : "busy";
   select({ tile: get("tile", facts.tiles), superstep: get("superstep", facts.steps), measure, timestep: -1 });
   return true;
+}
+
+/** A link to a selection leads to the walk even if nothing is selected anew; one to a section leaves the address of
+ * what is selected as it is. */
+function follow(event) {
+  const address = event.target.closest?.("a[href^='#']")?.hash;
+  if (!address || event.ctrlKey || event.metaKey) return;
+  const selects = address.includes("="), chosen = known.includes("=");
+  if (!selects && !chosen) return;
+  event.preventDefault();
+  if (selects) {
+    history.pushState(null, "", address);
+    readAddress();
+  }
+  showSection(selects ? "walk" : address.slice(1));
+}
+
+function showSection(name) {
+  const heading = element(name), focused = name === "walk" ? element("walk-root") : heading; // where keys act at once
+  focused.tabIndex = -1;
+  focused.focus({ preventScroll: true });
+  heading.scrollIntoView();
 }
 
 function writeAddress() {
@@ -128,6 +157,7 @@ function startControls() {
   on("walk-measure", "change", value => select({ measure: value }));
   on("walk-phase", "change", value => select({ phase: value }));
   on("walk-text", "input", value => select({ text: value }));
+  element("walk-log").addEventListener("change", event => select({ log: event.target.checked }));
   element("walk-own").addEventListener("change", event => select({ own: event.target.checked }));
   on("walk-superstep-slider", "input", value => select({ superstep: Number(value), timestep: -1 }));
   on("walk-timestep-slider", "input", value => select({ timestep: Number(value), measure: "busy" }));
@@ -140,8 +170,9 @@ function startControls() {
   element("walk-search").addEventListener("keydown", event => {
     if (event.key === "Enter") search(event.target.value);
   });
-  document.addEventListener("keydown", onKey);
-  window.addEventListener("hashchange", readAddress);
+  element("walk-root").addEventListener("keydown", onKey);
+  document.addEventListener("click", follow);
+  window.addEventListener("hashchange", () => { if (readAddress()) showSection("walk"); });
   views.push(() => {
     drawControls();
     writeAddress();

@@ -89,7 +89,7 @@ function startFloor() {
   canvas.addEventListener("pointerleave", hideTip);
   canvas.addEventListener("click", event => select({ tile: tileAt(event) }));
   views.push(changed => {
-    if (["tile", "superstep", "timestep", "measure"].some(name => changed.has(name))) drawFloor();
+    if (["tile", "superstep", "timestep", "measure", "log"].some(name => changed.has(name))) drawFloor();
   });
 }
 

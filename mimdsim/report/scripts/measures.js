@@ -80,12 +80,19 @@ function windowPart(superstep, timestep) {
   return columns.window.row(windowRow(superstep) * count + timestep);
 }
 
+/** Whether a timestep is selected, and kept for a superstep. */
+function inTimestep(superstep) {
+  return state.timestep >= 0 && windowRow(superstep) >= 0;
+}
+
+/** Busy cycles of all tiles in a superstep: in the selected timestep, else in all together. */
+function busyNow(superstep) {
+  return inTimestep(superstep) ? windowPart(superstep, state.timestep) : row("busy", superstep);
+}
+
 /** What the floor plan shows now: a number for every tile. */
 function shownRow() {
-  if (state.measure === "busy" && state.timestep >= 0 && windowRow(state.superstep) >= 0) {
-    return windowPart(state.superstep, state.timestep);
-  }
-  return row(state.measure, state.superstep);
+  return state.measure === "busy" ? busyNow(state.superstep) : row(state.measure, state.superstep);
 }
 
 /** In words, what numbers those are. */
@@ -97,6 +104,6 @@ function shownWords() {
     return `all supersteps together${peaks ? ", the most of any" : ""}`;
   }
   const at = superstepWords(state.superstep);
-  if (state.measure !== "busy" || state.timestep < 0 || windowRow(state.superstep) < 0) return at;
+  if (state.measure !== "busy" || !inTimestep(state.superstep)) return at;
   return `${at}, timestep ${columns.window_timesteps[state.timestep]}`;
 }

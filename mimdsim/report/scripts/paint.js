@@ -7,6 +7,7 @@ const SIGNED = [[0, 90, 180], [70, 140, 205], [150, 190, 225], [226, 226, 226], 
 const NAMES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#882255", "#8C8C8C",
   "#555555"];
 const PARTS = { compute: "#D55E00", exchange: "#56B4E9", sync: "#F0E442" };
+const DECADES = 4;
 let printing = false;
 
 /** A scale as 256 colours for ImageData (little-endian ABGR) and as CSS. */
@@ -39,17 +40,27 @@ function ink() {
   return { ink: get("--ink"), soft: get("--soft"), paper: get("--paper"), line: get("--line"), panel: get("--panel") };
 }
 
-/** How the values of a measure become colours: {low, high, index(value) -> 0..255, packed, css}. */
+/** How the values of a measure become colours: {level(0..1) -> value, index(value) -> 0..255, packed, css}. */
 function colouring(measure, values) {
   if (measure.kind === "names") {
-    const css = facts.layers.map((name, at) => (name ? NAMES[at % NAMES.length] : "#c8c8c8"));
-    return { low: 0, high: 0, css, packed: Uint32Array.from(css, hex => packedColour(hexParts(hex))), index: at => at };
+    const css = facts.layer_colours;
+    return { css, packed: Uint32Array.from(css, hex => packedColour(hexParts(hex))), index: at => at };
   }
   const [low, high] = rangeOf(measure, values);
   const scale = measure.kind === "signed" ? BOTH_WAYS : ONE_WAY;
+  if (state.log && measure.kind !== "signed" && high > 0) return logarithmic(values, high, scale);
   const factor = high > low ? 255 / (high - low) : 0;
   const index = value => (factor ? Math.max(0, Math.min(255, Math.round((value - low) * factor))) : low < 0 ? 128 : 0);
-  return { low, high, index, ...scale };
+  return { index, level: at => low + at * (high - low), ...scale };
+}
+
+/** Colours by the logarithm, over at most DECADES below the largest value, so that it does not drown the others. */
+function logarithmic(values, high, scale) {
+  let least = high;
+  for (const value of values) if (value > 0 && value < least) least = value;
+  const low = Math.max(least, high / 10 ** DECADES) * (least < high ? 1 : 0.5), ratio = Math.log(high / low);
+  const index = value => (value <= low ? 0 : Math.min(255, Math.round((255 * Math.log(value / low)) / ratio)));
+  return { index, level: at => low * Math.exp(at * ratio), ...scale };
 }
 
 /** Lowest and highest colour: from 0, or for memory from the least, as no tile has none; signed ones are symmetric. */
@@ -103,7 +114,8 @@ function showScale(holder, measure, colours) {
       const count = facts.layer_of.filter(one => one === at).length;
       holder.append(make("span", { className: "walk-key" }, patch, `${name || "none"} (${thousands(count)})`));
     });
-    if (facts.layers.length > NAMES.length) holder.append("Layers that are far apart share a colour.");
+    const shared = new Set(facts.layer_colours).size < facts.layers.length;
+    if (shared) holder.append("Layers that are far apart share a colour.");
     return;
   }
   const bar = make("div", { className: "walk-bar" });
@@ -111,7 +123,7 @@ function showScale(holder, measure, colours) {
   bar.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
   const ticks = make("div", { className: "walk-ticks" });
   for (const at of [0, 0.5, 1]) {
-    ticks.append(make("span", {}, measure.shown(colours.low + at * (colours.high - colours.low))));
+    ticks.append(make("span", {}, measure.shown(colours.level(at))));
   }
   const unit = measure.unit === "bytes" || measure.label.includes(measure.unit) ? "" : `, ${measure.unit}`;
   holder.append(bar, ticks, make("div", { className: "walk-unit" }, measure.label + unit));

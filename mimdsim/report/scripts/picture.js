@@ -29,7 +29,8 @@ function drawPicture() {
   const cells = new Float64Array(columnCount * rowCount);
   const begins = Int32Array.from({ length: down }, (_, at) => Math.floor((at * rowCount) / down) * columnCount);
   for (let at = 0; at < across; at++) {
-    const [from, values] = measure.some ? measure.some(shown[first + at]) : [0, row(measure.name, shown[first + at])];
+    const now = shown[first + at], [from, values] = measure.name === "busy" && inTimestep(now) ? [0, busyNow(now)]
+      : measure.some ? measure.some(now) : [0, row(measure.name, now)];
     const column = Math.floor((at * columnCount) / across), end = Math.min(bottom, from + values.length);
     for (let tile = Math.max(top, from); tile < end; tile++) {
       const place = begins[tile - top] + column, value = values[tile - from];
@@ -186,7 +187,8 @@ function startPicture() {
   }, { passive: false });
   views.push(changed => {
     if (changed.has("phase") || changed.has("text")) refilter();
-    if (["tile", "superstep", "measure", "phase", "text", "own"].some(name => changed.has(name))) drawPicture();
+    const by = ["tile", "superstep", "timestep", "measure", "log", "phase", "text", "own"];
+    if (by.some(name => changed.has(name))) drawPicture();
   });
   refilter();
 }

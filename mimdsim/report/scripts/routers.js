@@ -68,7 +68,7 @@ function drawRouters() {
     shown: value => (value || lowest === least ? "" : "≤ ") + thousands(Math.round(least * Math.exp(value))) };
   const holder = element("walk-routers-scale");
   holder.replaceChildren();
-  if (loaded.length) showScale(holder, measure, { low: 0, high: most > least ? high : 0, css: scale.css });
+  if (loaded.length) showScale(holder, measure, { level: at => (most > least ? at * high : 0), css: scale.css });
   const patch = make("i", { className: "walk-patch" });
   patch.style.background = colour.line;
   holder.append(make("span", { className: "walk-key" }, patch, "a link that carries nothing here"));

@@ -19,11 +19,12 @@ async function start() {
       "Their sums are here; all of them are in detail.npz beside the profile.";
     words.hidden = false;
   }
-  for (const begin of [startControls, startFloor, startPicture, startTile, startSuperstep, startCurves, startMemory,
-    startTraffic, startTree]) begin();
-  readAddress();
+  for (const begin of [startControls, startFloor, startTimeline, startPicture, startTile, startSuperstep, startCurves,
+    startMemory, startTraffic, startTree]) begin();
+  const asked = readAddress();
   waiting.clear();
   redraw();
+  if (asked) showSection("walk");
   document.documentElement.dataset.walk = String(Math.round(performance.now() - begun));
   let width = document.documentElement.clientWidth, later = 0;
   window.addEventListener("resize", () => {

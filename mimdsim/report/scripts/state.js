@@ -1,6 +1,6 @@
 // What is selected, and who is told when it changes. tile, superstep, timestep: -1 for none (all of them together).
 const state = { tile: -1, superstep: -1, timestep: -1, measure: "busy", phase: "", text: "", lying: "peak",
-  own: false };
+  own: false, log: false };
 const views = []; // functions of the set of changed names, in the order of the page
 const waiting = new Set();
 let drawing = 0;
@@ -20,10 +20,13 @@ function drawAll() {
   drawing = 0;
   const changed = new Set(waiting);
   waiting.clear();
+  const held = element("walk-root").contains(document.activeElement);
   const used = document.activeElement.closest("#walk-root [id]"), before = used && used.getBoundingClientRect().top;
   for (const view of views) view(changed);
   // panels above may have grown: what was clicked stays where it is
   const now = used && element(used.id);
+  // keys go on acting where the button that was pressed is drawn no more
+  if (held && document.activeElement === document.body) element("walk-root").focus({ preventScroll: true });
   if (now) window.scrollBy(0, now.getBoundingClientRect().top - before);
 }
 

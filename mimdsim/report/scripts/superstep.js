@@ -23,7 +23,9 @@ function drawSuperstep() {
     ["sync", `${thousands(sync)} (${share(sync, cycles)})`],
   ));
   if (!every && columns.matched_superstep) content.push(inOther(at));
-  content.push(balance(row("busy", at), compute, every));
+  const busy = busyNow(at);
+  if (inTimestep(at)) content.push(make("h3", {}, `In timestep ${columns.window_timesteps[state.timestep]}`));
+  content.push(balance(busy, inTimestep(at) ? maximum(busy) : compute, every));
   content.push(utilisation(at));
   if (!every) {
     content.push(make("details", { open: explanationOpen, ontoggle: event => { explanationOpen = event.target.open; } },
@@ -31,7 +33,7 @@ function drawSuperstep() {
       make("div", { className: "scroll" }, make("pre", { className: "walk-explained" }, facts.explained[at]))));
   }
   panel.replaceChildren(...content);
-  drawBalance(row("busy", at));
+  drawBalance(busy);
 }
 
 /** How the tiles' work in this superstep differs in the other run. */
@@ -149,6 +151,6 @@ function utilisation(at) {
 
 function startSuperstep() {
   views.push(changed => {
-    if (changed.has("superstep")) drawSuperstep();
+    if (changed.has("superstep") || changed.has("timestep")) drawSuperstep();
   });
 }

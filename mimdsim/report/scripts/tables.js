@@ -45,9 +45,9 @@ window.mimdsimTables = (() => {
   }
   /** Copy a text; where the browser refuses, leave it selected in a field below the table. */
   async function copy(text, button) {
-    const done = () => {
+    const words = button.textContent, done = () => {
       button.textContent = "Copied";
-      setTimeout(() => { button.textContent = "Copy as CSV"; }, 1500);
+      setTimeout(() => { button.textContent = words; }, 1500);
     };
     try {
       await navigator.clipboard.writeText(text);
@@ -78,6 +78,9 @@ window.mimdsimTables = (() => {
     if (table.classList.contains("sortable")) sortable(table);
     copied(table);
   }
+  document.querySelectorAll("[data-copy]").forEach(button => {
+    button.addEventListener("click", () => copy(button.dataset.copy, button));
+  });
   document.querySelectorAll("table[id^=data-], table:not([id])").forEach(prepare);
   document.querySelectorAll("input[data-filter]").forEach(input => {
     input.addEventListener("input", () => {

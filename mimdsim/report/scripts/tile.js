@@ -13,6 +13,8 @@ function drawTile() {
         `${thousands(rank)} of ${thousands(facts.tiles)}`],
       ["memory", `${bytes(memory[peak * facts.tiles + tile])} of ${bytes(facts.limit_bytes)} at its peak, in `,
         superstepLink(peak)],
+      ...(inTimestep(state.superstep) ? [[`timestep ${columns.window_timesteps[state.timestep]}`,
+        `${thousands(busyNow(state.superstep)[tile])} busy cycles in ${facts.supersteps[state.superstep]}`]] : []),
       ["receives", `${bytes(received[tile])}, sends ${bytes(sent[tile])}`],
     ),
     tileSupersteps(tile),
@@ -85,7 +87,7 @@ function lying(tile, peak) {
 function startTile() {
   views.push(changed => {
     if (changed.has("tile") || changed.has("lying") || (changed.has("superstep") && state.lying === "superstep") ||
-      (changed.has("superstep") && state.tile >= 0)) {
+      ((changed.has("superstep") || changed.has("timestep")) && state.tile >= 0)) {
       drawTile();
     }
   });
