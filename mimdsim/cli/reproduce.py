@@ -21,7 +21,7 @@ from mimdsim.cli.options import JSON
 @JSON
 @click.pass_context
 def reproduce_command(
-    context: click.Context, names: tuple[str, ...], every: bool, page: Path | None, as_json: bool, **given: Any
+    context: click.Context, /, names: tuple[str, ...], every: bool, page: Path | None, as_json: bool, **given: Any
 ) -> None:
     """Compute what CLAIMs of arXiv 2311.04386 and 2211.10725 say, and compare; without one, list them.
 

@@ -144,7 +144,7 @@ def sparse_over_dense(
 
     The interval takes the test samples as draws, and the seeds too where there are several.
     """
-    path = _recordings(load_workload(workload, changes), data)
+    path = _recordings(load_workload(workload, dict(changes)), data)
 
     def accuracy(variant: Changes) -> tuple[float, float]:
         """Mean over seeds, and its standard error as a share of it."""
