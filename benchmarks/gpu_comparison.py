@@ -386,13 +386,13 @@ its source.
 ENERGY = """
 
 Compared with the program as published, the model gives a factor of 3 to 5 with TF32 (TensorFlow's default) for the
-first four networks and 6 for the widest, where lists of 1 % skip the most work, and 5 to 8 with TF32 off. The published
-factor is reproduced if the matrix products ran in full fp32 or the layers were wide; otherwise only its lower end is.
-With the same mathematics, but the products of all timesteps taken at once, the A100 is faster for the first four
-networks (only for DVS-Gesture and in fp16 does an interval reach 1), and about as fast for the widest. The claim is
-therefore about a program more than about a processor; it holds where timesteps must be taken one at a time (recurrent
-layers, no delay between layers, learning while samples arrive). A factor of 38 was not reproduced under any condition
-tried here.
+first four networks and 6 for the widest, where lists of 1 % skip the most work, and 5 to 9 with TF32 off. With TF32 the
+interval lies below the published 5 for SHD with two hidden layers and reaches into 5 to 10 for the others; in full fp32
+all do, so that it cannot be said which was measured ([reproduce.md](reproduce.md) has the verdicts). With the same
+mathematics, but the products of all timesteps taken at once, the A100 is faster for the first four networks (only for
+DVS-Gesture in TF32 does an interval reach 1), and about as fast for the widest. The claim is therefore about a program
+more than about a processor; it holds where timesteps must be taken one at a time (recurrent layers, no delay between
+layers, learning while samples arrive). A factor of 38 was not reproduced under any condition tried here.
 
 ## Energy at the networks' own batch
 

@@ -7,7 +7,7 @@
 A row of the table: file; the command that makes it ({out}: where it writes); how it is `checked` (all: the command
 runs in the slow tests and must write the same file; tables: the rows of tables that it prints must stand in the file; a
 test: that one compares; digest: it takes too long or needs data, see below); what the figures are `made_of`; the digest
-of that when the command last ran; minutes that it took.
+of that when the command last ran, empty where that is before this table began and a page says so; minutes that it took.
 
 The digest is neither that of all sources, which every edit changes, nor of small programs that the tests pin, which do
 not say what a page's networks take. It is of what enters the page's figures, computed anew: the time of a training step
