@@ -187,10 +187,10 @@ HEAD = (
     "What the abstracts of the two papers say that this project begins from, beside what mimdsim computes for it: "
     "*Harnessing Manycore Processors with Distributed Memory for Accelerated Training of Sparse and Recurrent Models* "
     "([arXiv 2311.04386](https://arxiv.org/abs/2311.04386)) and *Intelligence Processing Units Accelerate Neuromorphic "
-    "Learning* ([arXiv 2211.10725](https://arxiv.org/abs/2211.10725)). Their tables and figures were not available, "
-    "only abstracts, quotations and the code of their authors: where a claim has no number, or a network is not named, "
-    "its reading is ours and stands below. Measured times of the first paper's code are in "
-    "[predicted-and-measured.md](predicted-and-measured.md).",
+    "Learning* ([arXiv 2211.10725](https://arxiv.org/abs/2211.10725)).",
+    "Their tables and figures were not available, only abstracts, quotations and the code of their authors: where a "
+    "claim has no number, or a network is not named, its reading is ours and stands below. Measured times of the first "
+    "paper's code are in [predicted-and-measured.md](predicted-and-measured.md).",
     "`mimdsim reproduce NAME` computes one, in less than two minutes; `--full` takes more networks, seeds and "
     "searches.",
     "*Confirmed*: all of our interval lies within what was claimed. *Contradicted*: none of it. *Cannot be said*: some "
