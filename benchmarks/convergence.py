@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.files import write_atomically
-from mimdsim.compiler import compile_graph
 from mimdsim.execution import TrainingLog
-from mimdsim.graph import SpikingNetwork, training_graph
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.graph import SpikingNetwork
 from mimdsim.pipeline import train_workload
-from mimdsim.workload import MappingOptions, Workload, load_workload, network_of, open_dataset
+from mimdsim.validation.reproduction.predictors import values_program
+from mimdsim.workload import load_workload, open_dataset
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TABLE = DOCS / "convergence.csv"
@@ -97,16 +96,6 @@ SUBJECTS = {
 }
 
 
-def compiled_for_values(workload: Workload) -> Any:
-    """The training step compiled for few wide tiles, whatever their memory: quicker to run, the same values."""
-    network = network_of(workload)
-    machine = load_machine("bow")
-    assert isinstance(machine, MimdMachine)
-    widest = max(layer.neurons for layer in network.layers)
-    options = MappingOptions(neurons_per_tile=widest + widest % 2, weight_gradient_replicas=1)
-    return compile_graph(training_graph(network), network, machine, options, must_fit=False)
-
-
 def shares(network: SpikingNetwork, log: TrainingLog) -> tuple[float, float, float]:
     """Of the first hidden layer in the last training step: share emitted, share listed, share of spikes dropped."""
     layer = network.layers[0]
@@ -126,7 +115,7 @@ def run_one(name: str, variant: str, seed: int, paths: dict[str, str]) -> list[d
     subject = SUBJECTS[name]
     path = {"data.path": paths[name]} if name in paths else {}
     workload = load_workload(subject.workload, {**subject.common, **path, **subject.variants[variant], "seed": seed})
-    compiled = compiled_for_values(workload)
+    compiled = values_program(workload)
     log = train_workload(workload, compiled, open_dataset(workload.data, workload.seed))
     losses = np.array(log.loss).reshape(workload.training.epochs, -1).mean(axis=1)
     fired, listed, dropped = shares(compiled.network, log)

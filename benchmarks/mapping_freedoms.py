@@ -23,7 +23,7 @@ from mimdsim.timing import time_program
 from mimdsim.workload import Workload, filled_activity, load_workload
 from mimdsim.workload.description.mapping import Rule, Split
 
-WORKLOADS = ("digits", "nmnist-2-random", "nmnist-4", "shd-3")
+WORKLOADS = ("digits", "nmnist-2-random", "shd-3")
 COPIES = (2, 3, 4, 6, 8, 12, 16, 24)
 POWERS = (0.0, 0.5, 1.0)  # of the fan-in, in what a neuron weighs where tiles are shared among layers
 

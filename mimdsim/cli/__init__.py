@@ -15,6 +15,7 @@ from mimdsim.cli.import_model import import_command
 from mimdsim.cli.list import list_command
 from mimdsim.cli.place import place_command
 from mimdsim.cli.report import report_command
+from mimdsim.cli.reproduce import reproduce_command
 from mimdsim.cli.run import run_command
 from mimdsim.cli.study import study_command
 from mimdsim.cli.sweep import sweep_command
@@ -37,7 +38,8 @@ def main(allow_code: bool) -> None:
 
 for _command in (
     run_command, compare_command, sweep_command, study_command, check_command, validate_command, calibrate_command,
-    narrow_command, place_command, explain_command, report_command, import_command, export_command, list_command,
+    narrow_command, reproduce_command, place_command, explain_command, report_command, import_command, export_command,
+    list_command,
 ):  # fmt: skip
     main.add_command(_command)
 

@@ -1,7 +1,8 @@
-"""Predictions next to published figures, and machines calibrated against measurements."""
+"""Predictions next to published figures and claims, and machines calibrated against measurements."""
 
 from mimdsim.validation.calibration import calibrate
 from mimdsim.validation.reference_table import Row
+from mimdsim.validation.reproduction import reproduce
 from mimdsim.validation.tables import validate
 
-__all__ = ["Row", "calibrate", "validate"]
+__all__ = ["Row", "calibrate", "reproduce", "validate"]

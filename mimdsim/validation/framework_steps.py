@@ -9,22 +9,27 @@ row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, shortened
-from mimdsim.base.residuals import combined, interval
+from mimdsim.base.residuals import combined, interval, residuals_of
 from mimdsim.base.units import kind_of, uncertainty
+from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.machine import MimdMachine, tiled_machine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Doubt
+from mimdsim.profile.ratios import Ends, UncertainSeconds
 from mimdsim.program import RecordedActivity
+from mimdsim.validation.gpus.networks import BACKWARD_CALL_SHARE, FRAMEWORKS
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, codelet_parts, within_bounds
-from mimdsim.workload import load_workload
+from mimdsim.workload import load_workload, network_of
 
 COLUMNS = {"framework", "machine", "dense", "batch", "T", "beta", "dtype", "optimiser", "images_per_s"}
 WORKLOAD = "snntorch-mnist"
+FIGURES = "step of a framework"
 TOLERANCE = 0.25
 ITEM_BYTES = 4
 IMAGE_BYTES = 2  # of a number of the batch: the program calls data.half()
@@ -35,6 +40,12 @@ REQUESTS = 4  # images, labels, spikes, loss; each its own: SessionOptions::grou
 START_SECONDS = 0.46e-3
 START_DOUBT_SECONDS = 0.46e-3
 KNOWN = {"framework": "snntorch-ipu", "dtype": "f32", "optimiser": "adam"}
+MACHINE_ADVICE = "this program is for tiled machines such as mk2"
+CALL_SECONDS = (10e-6, 22e-6)  # a Python call that launches a kernel: a fast computer (assumed), and an A100 box
+# beyond snn.Leaky, forward and backward; derived: one-to-one synapses multiply and add, and their gradient is two
+# products, a sum over samples and its addition
+ONE_TO_ONE_CALLS = (2, 4)
+PRODUCT_CALLS = (1, 2)
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense spikes depends on them
 
 
@@ -87,8 +98,8 @@ def _widths(row: Cells) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of the model: seconds with their interval, the shape of what was timed; doubts: of its cycles; again:
-    seconds of the same program on another description of the machine."""
+    """One call of the model: seconds and how far their sources leave them off (low, high), the shape of what was timed;
+    doubts: of its cycles; again: seconds of the same program on another description of the machine."""
 
     seconds: float
     low: float
@@ -100,10 +111,33 @@ class Call:
     clock_hz: float
     again: Callable[[MimdMachine], float]
 
+    @property
+    def parts(self) -> tuple[UncertainSeconds, ...]:
+        """Seconds by source at the level of intervals; host and engine start are one."""
+        scale = residuals_of(FIGURES).factor
+        on_chip = [
+            UncertainSeconds(
+                source=doubt.source,
+                seconds=doubt.cycles / self.clock_hz,
+                half_width=scale * doubt.half_width_cycles / self.clock_hz,
+            )
+            for doubt in self.doubts
+        ]
+        whole = scale * self.seconds * math.log(self.high / self.seconds)
+        left = max(whole**2 - combined(part.half_width for part in on_chip) ** 2, 0.0)
+        seconds = self.seconds - sum(part.seconds for part in on_chip)
+        return (*on_chip, UncertainSeconds(source="host of a framework", seconds=seconds, half_width=math.sqrt(left)))
+
+    @property
+    def ends(self) -> Ends:
+        """Seconds with their interval."""
+        reach = combined(part.half_width for part in self.parts) / self.seconds
+        return (self.seconds, *interval(self.seconds, reach))
+
 
 def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
     """Batch in, a training step of the changed workload as the framework makes it, spikes and loss back."""
-    chip = tiled_machine(machine, "this program is for tiled machines such as mk2")
+    chip = tiled_machine(machine, MACHINE_ADVICE)
     workload = load_workload(WORKLOAD, {"mapping.dense_neurons": "traced", **changes})
     compiled = compile_workload(workload, chip)
     network, timed = compiled.network, retime(compiled, chip, NOTHING)
@@ -139,6 +173,27 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
     )
 
 
-FRAMEWORK_STEPS = ReferenceTable(
-    needed=COLUMNS, also={"source"}, read_row=framework_step_row, figures="step of a framework"
-)
+def loop_seconds(changes: Mapping[str, Any]) -> Ends:
+    """snnTorch's loop over timesteps on a GPU: the host's calls, which take longer than what they launch."""
+    network, step = network_of(load_workload(WORKLOAD, dict(changes))), FRAMEWORKS["snnTorch"]
+    more = ONE_TO_ONE_CALLS if changes.get("network.recurrence") == "one_to_one" else (0, 0)
+    forward = step.forward.calls + PRODUCT_CALLS[0] + more[0]
+    backward = step.backward.calls + PRODUCT_CALLS[1] + more[1]
+    calls = network.timesteps * len(network.layers) * (forward + BACKWARD_CALL_SHARE * backward)
+    low, high = (calls * period for period in CALL_SECONDS)
+    return math.sqrt(low * high), low, high
+
+
+def planned_product_cycles(machine: str, dtype: str) -> int:
+    """Of all products of a training step, as planned; dtype: f32 or f16."""
+    network = network_of(load_workload(WORKLOAD))
+    chip, batch = tiled_machine(machine, MACHINE_ADVICE), network.batch
+    cycles = 0
+    for number, layer in enumerate(network.layers):
+        forward, weights = (batch, layer.inputs, layer.neurons), (layer.inputs, batch, layer.neurons)
+        inputs = [(batch, layer.neurons, layer.inputs)] if number else []
+        cycles += sum(plan_product(chip, *shape, dtype).cycles for shape in (forward, weights, *inputs))
+    return network.timesteps * cycles
+
+
+FRAMEWORK_STEPS = ReferenceTable(needed=COLUMNS, also={"source"}, read_row=framework_step_row, figures=FIGURES)

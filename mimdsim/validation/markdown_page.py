@@ -150,9 +150,9 @@ def page_lines(
     """Lines of the page. with_data: whether recordings gave the activity of the training runs; files: names given."""
     tables = grouped(rows, "file")
     command = " ".join(["mimdsim validate", *files, *(["--data N-MNIST"] * with_data), "--page FILE.md"])
-    yield from _apart(f"# {TITLE}", f"![{FIGURE_SAYS}]({figure})", "## Summary")
+    yield from apart(f"# {TITLE}", f"![{FIGURE_SAYS}]({figure})", "## Summary")
     yield from _summary(tables)
-    yield from _apart(
+    yield from apart(
         "## How to read the tables",
         HOW_TO_READ,
         f"Made by mimdsim {__version__}: `{_code(command)}`"
@@ -165,7 +165,7 @@ def page_lines(
     yield from _what_is_out(tables, notes)
 
 
-def _apart(*paragraphs: str) -> Iterator[str]:
+def apart(*paragraphs: str) -> Iterator[str]:
     """Paragraphs, each with an empty line after it."""
     for paragraph in paragraphs:
         yield paragraph
@@ -173,7 +173,7 @@ def _apart(*paragraphs: str) -> Iterator[str]:
 
 
 def _summary(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
-    yield from _heads("table", "figure", "*rows", "*computed", "*within", "*mean error", "*median error", "worst row")
+    yield from heads("table", "figure", "*rows", "*computed", "*within", "*mean error", "*median error", "worst row")
     for file, chosen in tables:
         for kind, of_kind in grouped(chosen, "kind"):
             yield _summary_line(file, summarised(of_kind, kind))
@@ -187,22 +187,22 @@ def _summary_line(file: str, found: Summary) -> str:
     within = f"{found.within} of {found.compared}" if found.compared else "–"
     worst = "–"
     if found.worst is not None and found.worst.ratio is not None and found.worst.ratio != 1:
-        worst = f"{_cell(found.worst.name)} ({found.worst.ratio:.3f})"
+        worst = f"{cell(found.worst.name)} ({found.worst.ratio:.3f})"
     errors = (_percent(found.mean_error), _percent(found.median_error))
-    return _line(_cell(file), _cell(found.kind), str(found.rows), str(found.computed), within, *errors, worst)
+    return line(cell(file), cell(found.kind), str(found.rows), str(found.computed), within, *errors, worst)
 
 
 def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
     known = notes.of_table(file)
-    title = f"## {_cell(known.title)}: `{_code(file)}`" if known else f"## `{_code(file)}`"
+    title = f"## {cell(known.title)}: `{_code(file)}`" if known else f"## `{_code(file)}`"
     introduced = [plain(known.about)] if known else []
     sources = list(dict.fromkeys(row.source for row in rows))
     seconds = list(dict.fromkeys(row.second_name for row in rows if row.second is not None))
     remarks = list(dict.fromkeys(row.note for row in rows if row.note and row.predicted is not None))
-    yield from _apart(title, *introduced, f"<details><summary>{len(rows)} rows, sources and remarks</summary>")
+    yield from apart(title, *introduced, f"<details><summary>{len(rows)} rows, sources and remarks</summary>")
     beside = [cell for name in seconds for cell in (f"*{name}", "*its ratio")]
     figures, about = ("row", "*predicted", "*published", "unit", "*ratio"), ("interval", "source", "remark")
-    yield from _heads(*figures, *beside, "*tolerance", "", *about)
+    yield from heads(*figures, *beside, "*tolerance", "", *about)
     for row in rows:
         if row.predicted is None:
             continue
@@ -212,11 +212,11 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
             for cell in ((_number(row.second), _ratio(row.second_ratio)) if row.second_name == name else ("–", "–"))
         ]
         noise = "" if row.noise is None else f" ± {significant(row.noise, 2)}"
-        yield _line(
-            _cell(row.name),
+        yield line(
+            cell(row.name),
             _number(row.predicted),
             _number(row.published) + noise,
-            _cell(row.unit),
+            cell(row.unit),
             _ratio(row.ratio),
             *second,
             "–" if row.ratio is None else "bound" if row.upper_bound else f"{row.tolerance:.0%}",
@@ -227,27 +227,27 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
         )
     yield ""
     for number, source in enumerate(sources, start=1):
-        yield f"- S{number}: {_cell(source) or '–'}"
+        yield f"- S{number}: {cell(source) or '–'}"
     for number, remark in enumerate(remarks, start=1):
-        yield f"- R{number}: {_cell(remark)}"
+        yield f"- R{number}: {cell(remark)}"
     yield ""
-    yield from _apart("</details>")
+    yield from apart("</details>")
 
 
 def _not_computed(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
-    yield from _apart("## What cannot be computed, and why")
+    yield from apart("## What cannot be computed, and why")
     left = [row for _, chosen in tables for row in chosen if row.predicted is None]
     if not left:
         yield "Every row is computed."
     else:
-        yield from _heads("table", "row", "*published", "unit", "why")
+        yield from heads("table", "row", "*published", "unit", "why")
         for row in left:
-            yield _line(_cell(row.file), _cell(row.name), _number(row.published), _cell(row.unit), _cell(row.note))
+            yield line(cell(row.file), cell(row.name), _number(row.published), cell(row.unit), cell(row.note))
     yield ""
 
 
 def _what_is_out(tables: list[tuple[str, list[Row]]], notes: Notes) -> Iterator[str]:
-    yield from _apart(f"## {LAST}")
+    yield from apart(f"## {LAST}")
     out = [row for _, chosen in tables for row in chosen if row.within is False]
     if not out:
         yield "No row is out."
@@ -258,24 +258,24 @@ def _what_is_out(tables: list[tuple[str, list[Row]]], notes: Notes) -> Iterator[
     for note, chosen in groups:
         if not chosen:
             continue
-        yield from _apart(f"### {_cell(note.term)}", plain(note.note)) if note else _apart(f"### {NO_NOTE}")
+        yield from apart(f"### {cell(note.term)}", plain(note.note)) if note else apart(f"### {NO_NOTE}")
         for row in chosen:
             figures = f"{_number(row.predicted)} predicted, {_number(row.published)} published, {_ratio(row.ratio)}"
-            yield f"- `{_code(row.file)}`, {_cell(row.name)}: {figures}"
+            yield f"- `{_code(row.file)}`, {cell(row.name)}: {figures}"
         yield ""
 
 
-def _heads(*names: str) -> Iterator[str]:
+def heads(*names: str) -> Iterator[str]:
     """Head and rule of a table; a star before a name: a column of numbers, aligned right."""
-    yield _line(*(name.removeprefix("*") for name in names))
-    yield _line(*("---:" if name.startswith("*") else "---" for name in names))
+    yield line(*(name.removeprefix("*") for name in names))
+    yield line(*("---:" if name.startswith("*") else "---" for name in names))
 
 
-def _line(*cells: str) -> str:
+def line(*cells: str) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Foreign text in a table: on one line, escaping what would end the cell, make a tag or open emphasis."""
     for letter in "\\|<*_`":
         text = text.replace(letter, {"<": "&lt;"}.get(letter, "\\" + letter))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mimdsim.pipeline import train_workload
+from mimdsim.validation.reproduction.predictors import values_program
 from mimdsim.workload import load_workload, open_dataset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,13 +18,13 @@ SHARED = ROOT.parent / "shared" / "data"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import convergence  # noqa: E402
-from convergence import EVERYTHING, SUBJECTS, TEN, by_variant, compiled_for_values, read_rows, table_lines  # noqa: E402
+from convergence import EVERYTHING, SUBJECTS, TEN, by_variant, read_rows, table_lines  # noqa: E402
 
 
 def accuracy(workload: str, changes: dict[str, Any]) -> float:
     """Test accuracy after the last epoch."""
     description = load_workload(workload, changes)
-    log = train_workload(description, compiled_for_values(description), open_dataset(description.data, 1))
+    log = train_workload(description, values_program(description), open_dataset(description.data, 1))
     return log.test_accuracy_by_epoch[-1]
 
 

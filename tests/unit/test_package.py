@@ -61,6 +61,7 @@ def test_the_wheel_works_in_an_empty_folder(built: tuple[Path, Path], tmp_path: 
     assert sorted(listed) == sorted({*shipped, *kinds.values()})
     assert done(mimdsim, "--version", folder=empty).split()[-1] == __version__
     assert "64 of 64 within tolerance" in done(mimdsim, "validate", "tile_mapping_golden.json", folder=empty)
+    assert "half-precision: confirmed" in done(mimdsim, "reproduce", "half-precision", folder=empty)
     found = done(mimdsim, "check", "digits", "tiny", "--set", "network.hidden=[16,16]", folder=empty)
     assert [line.split(":")[0] for line in found.splitlines()[1:]] == [
         f"ok    {name}" for name in ("rules", "memory", "values", "gradients", "time")
