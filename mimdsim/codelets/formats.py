@@ -234,7 +234,7 @@ def with_narrow(codelet: Codelet, fields: tuple[tuple[str, str], ...]) -> Codele
     source = f"{cost.source}; converts {names}: " + "; ".join(
         f"{FORMATS[each].widened:g} a pair, {FORMATS[each].counted.partition(';')[0]}, assumed" for _, each in fields
     )
-    about = {"name": f"{codelet.name}<{names}>", "narrow": fields}
+    about: dict[str, Any] = {"name": f"{codelet.name}<{names}>", "narrow": fields}
     if isinstance(cost, WorkerBundles):
         deepest = max(cost.terms, key=lambda term: len(term.extents), default=None)
         if deepest is None:

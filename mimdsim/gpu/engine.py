@@ -78,7 +78,7 @@ def time_on_gpu(
     for the graph or the device has no such products, DoesNotFit when the buffers exceed the device's memory.
     """
     about: dict[str, Any] = {"input_encoding": input_encoding, "activity": activity}
-    if precision == "bf16" or precision in NARROW:
+    if precision == "bf16" or precision == "fp8" or precision == "int8":
         if precision == "bf16" and not gpu.has_bfloat16:
             raise MappingError(f"{gpu.name} does not multiply bf16, which came with TF32: use 'fp16' or 'fp32'")
         forward, why = (gpu, AS_HALVES) if precision == "bf16" else (_at_rate_of(gpu, precision), NARROW[precision])
