@@ -1,4 +1,5 @@
-"""Codelets on numbers of two bytes: half values and bfloat16, and ids and counts as uint16.
+"""Codelets on numbers of two bytes: half values and bfloat16, and ids and counts as uint16; and on weights in a format
+of their own.
 
 The records of codelets assume four bytes per number. This file says how two bytes change their cost; they still
 compute in float32 (`Variable.stored_bytes`), and what they write is rounded (`execution/execute.py`).
@@ -20,7 +21,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import fan_in, losses, neurons, recurrence_and_bias, spikes, truncation
 from mimdsim.codelets.vertex_costs import FORMULAS, SUBWORD_STORE, SUBWORD_STORE_SOURCE
 from mimdsim.costs.core_costs import NARROWED, WIDENED, instructions_of, vectors_of_fields
-from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles, terms_of
+from mimdsim.numerics.number_formats import FORMATS
+from mimdsim.program import Codelet, Length, Size, Term, TileFormula, WorkerBundles, terms_of
 from mimdsim.program.codelet import Counted
 from mimdsim.program.instruction_mix import Mix
 from mimdsim.program.loop_extents import Extent
@@ -165,8 +167,7 @@ def _in_floats(cost: TileFormula) -> TileFormula:
     return replace(cost, cycles=cycles, kind="derived", source=source)
 
 
-# on "colossus", of a pair in a word: spread over two words at once; each rounded (4), both packed into a word
-WIDENED_PAIR, NARROWED_PAIR = 1, 9
+WIDENED_PAIR, NARROWED_PAIR = FORMATS["bfloat16"].widened, FORMATS["bfloat16"].narrowed
 _BFLOAT = (
     f"bfloat16, without arithmetic of its own: per pair loaded {WIDENED_PAIR} instruction that spreads it, per pair "
     f"stored {NARROWED_PAIR} that round and pack it (every load and store of a loop counts); computed in float32"
@@ -219,10 +220,46 @@ def _in_bfloat16(codelet: Codelet) -> Codelet:
             more = Mix(integer=2 * (WIDENED_PAIR * mix.load + NARROWED_PAIR * mix.store))
             more += replace(mix, load=0, store=0, integer=0, branch=0, loop=0)
         if more.bundles:
-            converting.append(Term(bundles=more.bundles, extents=term.extents, mix=more, converts=True))
+            converting.append(Term(bundles=more.bundles, extents=term.extents, mix=more, converts="bfloat16"))
     return replace(
         half, cost=replace(half.cost, terms=(*half.cost.terms, *converting), source=f"{half.cost.source}; {_BFLOAT}")
     )
+
+
+@lru_cache(maxsize=512)
+def with_narrow(codelet: Codelet, fields: tuple[tuple[str, str], ...]) -> Codelet:
+    """The codelet where it reads fields in formats of their own: converted, pair by pair, where nothing computes with
+    them. A C++ vertex loads a vector of them in a turn of its deepest loop."""
+    cost, extents, names = codelet.cost, dict(codelet.extents), ", ".join(f"{name} {each}" for name, each in fields)
+    source = f"{cost.source}; converts {names}: " + "; ".join(
+        f"{FORMATS[each].widened:g} a pair, {FORMATS[each].counted.partition(';')[0]}, assumed" for _, each in fields
+    )
+    about: dict[str, Any] = {"name": f"{codelet.name}<{names}>", "narrow": fields}
+    if isinstance(cost, WorkerBundles):
+        deepest = max(cost.terms, key=lambda term: len(term.extents), default=None)
+        if deepest is None:
+            return codelet
+        pairs = 2 if "quads" in deepest.extents else 1
+        more = [
+            Term(
+                bundles=pairs * FORMATS[each].widened,
+                extents=deepest.extents,
+                mix=Mix(integer=pairs * FORMATS[each].widened),
+                converts=each,
+            )
+            for _, each in fields
+        ]
+        return replace(codelet, cost=replace(cost, terms=(*cost.terms, *more), source=source), **about)
+    pairs_of = {name: f"pairs of {name}" for name, _ in fields}
+    extents |= {pairs_of[name]: Size(name, per=2) for name, _ in fields}
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        more: Any = sum(
+            FORMATS[each].widened * -(-np.asarray(extents[pairs_of[name]]) // worker_contexts) for name, each in fields
+        )
+        return cost.cycles(extents, worker_contexts, vector_bytes) + worker_contexts * more
+
+    return replace(codelet, cost=replace(cost, cycles=cycles, kind="assumed", source=source), extents=extents, **about)
 
 
 def _in_quads(extents: Mapping[str, Extent]) -> dict[str, Extent]:

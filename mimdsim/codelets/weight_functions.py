@@ -7,10 +7,12 @@ from functools import cache
 import numpy as np
 
 from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
-from mimdsim.codelets.vertex_costs import by_item_bytes, on_elements, vectors_each
+from mimdsim.codelets.vertex_costs import by_item_bytes, by_vectors, on_elements, on_loops, vectors_each
 from mimdsim.graph import weight_functions
 from mimdsim.graph.weight_functions import WeightFunction
-from mimdsim.program import Codelet
+from mimdsim.numerics import training as numerics
+from mimdsim.numerics.number_formats import FORMATS
+from mimdsim.program import Codelet, Length
 from mimdsim.program.instruction_mix import Mix
 
 LOGARITHM = EXPONENTIAL  # f32log, as long as an exponential; assumed
@@ -22,6 +24,7 @@ COUNTS = {
     "relu": ((1, 0), (2, 0)),  # maximum; compare, select
     "exp": ((0, EXPONENTIAL), (1, EXPONENTIAL)),
     "softplus": ((3, EXPONENTIAL + LOGARITHM), (3, EXPONENTIAL + DIVIDE)),  # absolute, add, maximum; and the product
+    **{name: ((each.narrowed, 0), (0, 0)) for name, each in FORMATS.items()},
 }
 
 
@@ -32,7 +35,9 @@ def _on_boxes(kind: str, about: WeightFunction, fields: str, compute: object, wh
         f"instruction count of our own, a guess: {ROW} a row, {moved} and {of_vector} for a vector"
         f"{f', {of_element} for each of its elements' if of_element else ''}, shared by all worker contexts"
     )
+    packing = of_vector if about.format else 0
     mix = Mix(load=1 + which, multiply=1, store=1, function=bool(of_element), divide=of_element > 2 * EXPONENTIAL)
+    mix += Mix(integer=packing)
     rows = "acting" if which == 0 else "dw"
 
     @by_item_bytes("assumed", source, mix=mix)
@@ -54,12 +59,45 @@ BOX = "[row_start:row_stop, start:stop]"
 def weight_function(about: WeightFunction) -> Codelet:
     """What acts in place of the weights of a box; the sign of every row lies with the code."""
 
-    def compute(acting: np.ndarray, w: np.ndarray, *ends: np.ndarray) -> None:
+    def compute(acting: np.ndarray, w: np.ndarray, *more: np.ndarray) -> None:
+        largest, ends = more[:-4], more[-4:]
         for row, last_row, first, last in zip(*ends, strict=True):
             part = slice(row, last_row), slice(first, last)
-            acting[part] = weight_functions.weights_of_function(about, w[part], row)
+            acting[part] = weight_functions.weights_of_function(
+                about, w[part], row, *(float(one[0]) for one in largest)
+            )
 
-    return _on_boxes("WeightFunction", about, f"write acting{BOX}; read w{BOX}", compute, 0)
+    fields = f"write acting{BOX}; read w{BOX}{'; read largest[:]' if scaled(about) else ''}"
+    return _on_boxes("WeightFunction", about, fields, compute, 0)
+
+
+def scaled(about: WeightFunction) -> bool:
+    """Whether all weights share a scale."""
+    return about.about.format is not None and not about.about.format.fraction
+
+
+LARGEST = on_elements(
+    "LargestWeight",
+    "read w[:, start:stop]; write partial[part]",
+    numerics.largest,
+    by_vectors(
+        lambda item_bytes: 3 if item_bytes == 4 else 4, "a load, two instructions per 64 bits, halves converted"
+    )(4),
+    "w",
+    flops=1,
+    code_bytes=256,
+)
+LARGEST_OF = on_loops(
+    "LargestOf",
+    "read partial[:]; write largest[which]",
+    numerics.largest_of,
+    {"parts": (Mix(load=1, compare=1), 1)},
+    "a load and a maximum per part, on one context",
+    scalars=0,
+    flops={"parts": 1},
+    code_bytes=128,
+    extents={"parts": Length("partial", 0)},
+)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
-from mimdsim.codelets.formats import in_format
+from mimdsim.codelets.formats import in_format, with_narrow
 from mimdsim.compiler.layout import MOMENTS, Layout, in_bands
 from mimdsim.graph import Graph, Operation, Scan, Value
 from mimdsim.graph.names import listed
@@ -75,7 +75,8 @@ class Lowering(Layout):
             return name
         copies = range(self.copies_of(layer))
         everywhere = in_bands(1, ((0, shape[1], self.weights_of_copy(layer, copy, shape[0], 1)) for copy in copies))
-        used = self.variable(f"{name}.copies", shape, "float32", everywhere, category)
+        number_format = self.variables[name].number_format
+        used = self.variable(f"{name}.copies", shape, "float32", everywhere, category, number_format=number_format)
         self.kept[used] = name
         trees, groups = self.trees(layer, shape[0]), self.chips_of_shares(layer)
         relay = trees.relay(groups, self.placement.chips) if trees.steps > 1 else None
@@ -162,16 +163,23 @@ class Lowering(Layout):
     def _in_format(self, codelet: Codelet, operands: Mapping[str, str]) -> Codelet:
         """The codelet for the formats chosen; library vertices by the variable they move first."""
         moved = self.variables[operands[codelet.fields[0].name]]
-        return in_format(
+        formats = {
+            item.name: self.variables[operands[item.name]].number_format for item in codelet.fields if item.reads
+        }
+        own = tuple((name, each) for name, each in formats.items() if each not in ("", self.options.number_format))
+        # what moves numbers of a byte on a tile costs what it costs for others: no formula is known
+        alone = moved.number_format and moved.item_bytes == 1
+        made = in_format(
             codelet,
             id_bytes=self.options.id_bytes,
             value_bytes=self.options.item_bytes,
             number_format=moved.number_format if isinstance(codelet.cost, TileFormula) else self.options.number_format,
-            moved_bytes=moved.item_bytes,
+            moved_bytes=self.options.item_bytes if alone else moved.item_bytes,
             kept_bytes=max(
                 (self.variables[one].item_bytes for one in operands.values() if self._is_moment(one)), default=None
             ),
         )
+        return with_narrow(made, own) if own and codelet.flops else made
 
     def _is_moment(self, name: str) -> bool:
         """Whether an optimiser keeps it of a parameter: as large as that, unlike the count of training steps."""

@@ -3,13 +3,18 @@ parameters lie."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from mimdsim.codelets import delays, weight_functions
 from mimdsim.codelets import recurrence_and_bias as biases
 from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import entries_on
 from mimdsim.graph import Operation
-from mimdsim.program import Codelet
+from mimdsim.graph.weight_functions import WeightFunction
+from mimdsim.program import Codelet, TileMapping
 
 
 def lower_delayed_weights(low: Lowering, op: Operation) -> None:
@@ -28,8 +33,25 @@ def lower_delay_gradient(low: Lowering, op: Operation) -> None:
 
 def lower_weight_function(low: Lowering, op: Operation) -> None:
     """weight_function: of a matrix, or a row."""
-    codelet = weight_functions.weight_function(op.attributes)
-    _make_weights(low, op, "functions of weights", codelet, ["acting"], ("w",))
+    about: WeightFunction = op.attributes
+    codelet, scale = weight_functions.weight_function(about), {}
+    if weight_functions.scaled(about):
+        scale = {"largest": _largest(low, op)}
+    _make_weights(low, op, "functions of weights", codelet, ["acting"], ("w",), about.format, scale)
+
+
+def _largest(low: Lowering, op: Operation) -> str:
+    """The largest of all numbers of a parameter: of each tile, then of these, on the first."""
+    w = low.storage[op.inputs[0]][0]
+    codelet, tiles, columns = low.over_matrix(weight_functions.LARGEST, w, op.layer)
+    parts = low.variable(f"{op.name}.parts", (len(tiles),), "float32", entries_on(tiles), "weights")
+    columns = {**columns, "part": np.arange(len(tiles))}
+    low.compute("largest weights", op, codelet, tiles, columns, {"w": w, "partial": parts}, defines=())
+    home = TileMapping.on(int(tiles[0]), 0, 1)
+    largest = low.variable(f"{op.name}.largest", (1,), "float32", home, "weights")
+    columns, operands = {"which": np.zeros(1, np.int64)}, {"partial": parts, "largest": largest}
+    low.compute("largest weight", op, weight_functions.LARGEST_OF, tiles[:1], columns, operands, defines=())
+    return largest
 
 
 def lower_weight_gradient(low: Lowering, op: Operation) -> None:
@@ -51,13 +73,23 @@ def lower_bias_gradient(low: Lowering, op: Operation) -> None:
 
 
 def _make_weights(
-    low: Lowering, op: Operation, stage: str, codelet: Codelet, fields: list[str], given: tuple[str, ...]
+    low: Lowering,
+    op: Operation,
+    stage: str,
+    codelet: Codelet,
+    fields: list[str],
+    given: tuple[str, ...],
+    number_format: str = "",
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Of several copies of the layer each makes its share, which goes to all."""
+    """Of several copies of the layer each makes its share, which goes to all. more: operands beside `given`."""
     shape, role = low.values[op.outputs[0]].shape, "weights"
-    made = {field: _like_weights(low, name, op.layer, role) for field, name in zip(fields, op.outputs, strict=True)}
+    made = {
+        field: _like_weights(low, name, op.layer, role, number_format)
+        for field, name in zip(fields, op.outputs, strict=True)
+    }
     read = {field: low.storage[name][0] for field, name in zip(given, op.inputs, strict=True)}
-    _compute(low, op, codelet, stage, fields[0], made | read)
+    _compute(low, op, codelet, stage, fields[0], made | read | dict(more))
     for name in op.outputs:
         low.storage[name] = (low.on_every_copy(name, (shape[0], shape[1]), role, op.layer),)
 
@@ -83,9 +115,9 @@ def _compute(low: Lowering, op: Operation, codelet: Codelet, stage: str, first: 
     low.compute(stage, op, chosen, tiles, columns, operands)
 
 
-def _like_weights(low: Lowering, name: str, layer: str, category: str) -> str:
+def _like_weights(low: Lowering, name: str, layer: str, category: str, number_format: str = "") -> str:
     rows, neurons = low.values[name].shape
-    low.storage[name] = (low.numbers(name, (rows, neurons), category, layer),)
+    low.storage[name] = (low.numbers(name, (rows, neurons), category, layer, number_format=number_format),)
     return name
 
 

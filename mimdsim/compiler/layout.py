@@ -16,6 +16,7 @@ from mimdsim.compiler.place.layer_partition import LayerPlacement, Placement
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.names import INPUT
 from mimdsim.machine import MimdMachine
+from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.program import Codelet, ProgramBuilder, TileMapping, Variable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band, repeat_each
 from mimdsim.program.vertex_boxes import boxes_of_runs
@@ -151,14 +152,17 @@ class Layout(ProgramBuilder):
         *,
         persistent: bool = False,
         stored_bytes: int = 0,
+        number_format: str = "",
         values: np.ndarray | None = None,
     ) -> str:
         """Declare a variable once, loaded with `values` where given; returns its name.
 
-        It is stored in `stored_bytes` where these are given, else float32 as the options say and others as they are.
+        It is stored in `stored_bytes` or in a format where these are given, else float32 as the options say and others
+        as they are.
         """
         if name not in self.variables:
-            stored = stored_bytes or self.value_bytes(dtype)
+            stored = FORMATS[number_format].bytes if number_format else stored_bytes or self.value_bytes(dtype)
+            everywhere = self.options.number_format if dtype == "float32" and stored == 2 else ""
             self.variables[name] = Variable(
                 name=name,
                 shape=shape,
@@ -167,7 +171,7 @@ class Layout(ProgramBuilder):
                 category=category,
                 persistent=persistent,
                 stored_bytes=0 if stored == np.dtype(dtype).itemsize else stored,
-                number_format=self.options.number_format if dtype == "float32" and stored == 2 else "",
+                number_format=number_format or everywhere,
                 values=values,
             )
         return name
@@ -387,7 +391,16 @@ class Layout(ProgramBuilder):
         # a copy, so that those of all tiles are freed
         return usable[: len(starts)].copy(), {"start": starts, "stop": np.minimum(starts + run, width)}
 
-    def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, *, persistent: bool = False) -> str:
+    def numbers(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        category: str,
+        layer: str,
+        *,
+        persistent: bool = False,
+        number_format: str = "",
+    ) -> str:
         """Declare a variable that lies as a parameter of this shape does: on one tile where it is one number of the
         layer."""
         shared = shape == (1, 1)
@@ -395,7 +408,8 @@ class Layout(ProgramBuilder):
         mapping = entries_on(tile, 1) if shared else self.shared(layer, shape[0])
         self.alone |= {name} if shared else set()
         stored = self.options.moment_bytes if category == MOMENTS else 0
-        return self.variable(name, shape, "float32", mapping, category, persistent=persistent, stored_bytes=stored)
+        about: dict[str, Any] = {"stored_bytes": stored, "number_format": number_format}
+        return self.variable(name, shape, "float32", mapping, category, persistent=persistent, **about)
 
     def over_row(self, layer: str) -> Where:
         """Tiles and columns of what is mapped `by_neuron`, of one copy of the layer."""

@@ -16,7 +16,8 @@ import numpy as np
 
 from mimdsim.base.units import less_certain, uncertainty, within
 from mimdsim.machine.codelet_costs import NATIVE_VERTEX_BUNDLES, Core
-from mimdsim.program import Codelet, Length, Size, Term, TileFormula, Vectors, WorkerBundles
+from mimdsim.numerics.number_formats import FORMATS
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, Vectors, WorkerBundles
 from mimdsim.program.instruction_mix import Mix
 from mimdsim.program.loop_extents import Extent
 
@@ -65,7 +66,7 @@ def on_core(codelet: Codelet, core: Core, vector_bytes: int) -> Codelet:
     lanes = max(vector_bytes // item_bytes, 1)
     terms, prices = [], []
     for term in cost.terms:
-        if term.converts and narrow:
+        if term.converts and getattr(core, FORMATS[term.converts].core) is not None:
             continue
         mix, nest = instructions_of(codelet, term), term.extents
         vectors = any(name == VECTORS or isinstance(extents.get(name), Vectors) for name in nest)
@@ -92,8 +93,9 @@ def on_core(codelet: Codelet, core: Core, vector_bytes: int) -> Codelet:
 
 def _computed_in(codelet: Codelet, core: Core) -> tuple[str, int]:
     """The table of a core for the numbers that a codelet computes with ('': float32), and their bytes."""
-    if codelet.number_format == "bfloat16":
-        return ("", 4) if core.bfloat16 is None else ("bfloat16", 2)
+    if codelet.number_format:
+        own = FORMATS[codelet.number_format]
+        return ("", 4) if getattr(core, own.core) is None else (own.core, own.bytes)
     return "halves" if codelet.value_bytes == 2 else "", codelet.value_bytes
 
 
@@ -140,15 +142,22 @@ def _library_on_core(codelet: Codelet, formula: TileFormula, core: Core, vector_
     lanes, wide = max(vector_bytes // item_bytes, 1), core.vectors is not None
     converts = bool(codelet.number_format) and not narrow
     loaded, stored = (Mix(load=1), Mix(store=1)) if not converts else (Mix(load=1) + WIDENED, Mix(store=1) + NARROWED)
+    apart = {name: FORMATS[own] for name, own in codelet.narrow}
+    tables = [own.core for own in apart.values() if getattr(core, own.core) is not None]
+
+    def moving(field: Field) -> Mix:
+        mix = loaded * field.reads + stored * field.writes
+        if field.name in apart and not tables:
+            mix += Mix(integer=apart[field.name].widened / 2 * lanes / (1 if wide else lanes))
+        return mix
+
     each = [
-        (
-            f"{VECTORS} of {field.name}",
-            price(loaded * field.reads + stored * field.writes, core, narrow=narrow, vectors=wide),
-        )
+        (f"{VECTORS} of {field.name}", price(moving(field), core, narrow=narrow, vectors=wide))
         for field in codelet.fields
     ]
     closing, launch = price(Mix(integer=1, loop=1), core, narrow=narrow, vectors=wide), _launch(core)
-    rate, kind = core.cycles_of(narrow=narrow, vectors=wide).get("matrix_flops_per_cycle", (0.0, KIND))
+    rates = core.cycles_of(narrow=tables[0] if tables else narrow, vectors=wide)
+    rate, kind = rates.get("matrix_flops_per_cycle", (0.0, KIND))
     computed = []
     for term in codelet.flops:
         mix = formula.mix or Mix(add=term.bundles / 2, multiply=term.bundles / 2)

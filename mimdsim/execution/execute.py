@@ -32,7 +32,7 @@ from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
 from mimdsim.numerics.dense.rows import Kept, plain
 from mimdsim.numerics.fused.vectors import CACHE_LINE
 from mimdsim.numerics.fused.wide import WIDE, lif_update
-from mimdsim.numerics.halves import round_to_bfloat16, round_to_half
+from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
 from mimdsim.program.codelet import Codelet, Field, now_shift
 from mimdsim.program.records import vertex_name
@@ -40,7 +40,6 @@ from mimdsim.program.vertex_boxes import boxes_of
 
 HALF_BYTES = 2
 Rounding = Callable[[np.ndarray, np.ndarray], None]  # of float32 in place, also given as their bits
-ROUNDING: dict[str, Rounding] = {"": round_to_half, "bfloat16": round_to_bfloat16}  # by `Variable.number_format`
 HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
 
 
@@ -409,7 +408,7 @@ class Executor(Shown):
 def halves_of(program: Program) -> dict[str, Rounding]:
     """The variables of two bytes that are held in a float32, and what rounds them."""
     return {
-        name: ROUNDING[variable.number_format]
+        name: FORMATS[variable.number_format or "half"].round
         for name, variable in program.variables.items()
         if variable.item_bytes == HALF_BYTES and np.dtype(variable.dtype) == np.float32  # what is float16 is rounded
     }

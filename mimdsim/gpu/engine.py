@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.residuals import residuals_of
@@ -48,6 +47,16 @@ AS_HALVES = Assumption(
     kind="published",
     source="data sheets since the A100 give both the same peak; products of a library may differ by some percent",
 )
+NARROW = {
+    name: Assumption(
+        name=name,
+        value="products of the forward pass at its rate; bytes, and all else, as fp16",
+        kind="assumed",
+        source="spikes are exact in it, sums are wider; gradients would not be, and stay halves; converting a copy of "
+        "the weights is counted where network.weight_format is given",
+    )
+    for name in ("fp8", "int8")
+}
 
 
 def time_on_gpu(
@@ -55,32 +64,60 @@ def time_on_gpu(
     gpu: GpuMachine,
     *,
     strategy: str | Strategy,
-    precision: Precision | Literal["bf16"],
+    precision: Precision | Literal["bf16", "fp8", "int8"],
     input_encoding: InputEncoding = "as_graph",
     activity: RecordedActivity | None = None,
 ) -> GpuProfile:
     """The profile of one training step of `graph` on `gpu`; input copies overlap with the previous batch.
 
     `activity` is needed by strategies that follow lists of spikes; "auto" takes the fastest strategy that is legal.
-    "bf16" takes the bytes and the time of "fp16".
+    "bf16" takes the bytes and the time of "fp16"; so do "fp8" and "int8", but for products with spikes, which are exact
+    in them and go at their rate.
 
     Raises DescriptionError for an unknown strategy, precision or encoding, MappingError if the strategy is not legal
-    for the graph or the device has no bf16, DoesNotFit when the buffers exceed the device's memory.
+    for the graph or the device has no such products, DoesNotFit when the buffers exceed the device's memory.
     """
-    if precision == "bf16":
-        if not gpu.has_bfloat16:
+    about: dict[str, Any] = {"input_encoding": input_encoding, "activity": activity}
+    if precision == "bf16" or precision == "fp8" or precision == "int8":
+        if precision == "bf16" and not gpu.has_bfloat16:
             raise MappingError(f"{gpu.name} does not multiply bf16, which came with TF32: use 'fp16' or 'fp32'")
-        made = time_on_gpu(
-            graph, gpu, strategy=strategy, precision="fp16", input_encoding=input_encoding, activity=activity
-        )
-        return replace(made, precision=precision, assumptions=(AS_HALVES, *made.assumptions))
+        forward, why = (gpu, AS_HALVES) if precision == "bf16" else (_at_rate_of(gpu, precision), NARROW[precision])
+        made = _time(graph, gpu, forward, strategy, "fp16", **about)
+        return replace(made, precision=precision, assumptions=(why, *made.assumptions))
+    return _time(graph, gpu, gpu, strategy, precision, **about)
+
+
+def _at_rate_of(gpu: GpuMachine, precision: str) -> GpuMachine:
+    """The device with products of halves as fast as those of a format of a byte."""
+    if (rate := getattr(gpu.compute, key := f"{precision}_flops_per_cycle")) is None:
+        raise MappingError(f"{gpu.name} gives no rate of products in {precision} (compute.{key}): use 'fp16'")
+    return gpu.model_copy(update={"compute": gpu.compute.model_copy(update={"fp16_flops_per_cycle": rate})})
+
+
+def _time(
+    graph: Graph,
+    gpu: GpuMachine,
+    forward: GpuMachine,
+    strategy: str | Strategy,
+    precision: Precision,
+    *,
+    input_encoding: InputEncoding,
+    activity: RecordedActivity | None,
+) -> GpuProfile:
+    """forward: the device as products of the forward pass find it."""
     if strategy == AUTO:
-        timed = partial(time_on_gpu, graph, gpu, precision=precision, input_encoding=input_encoding, activity=activity)
+
+        def timed(strategy: str) -> GpuProfile:
+            return _time(graph, gpu, forward, strategy, precision, input_encoding=input_encoding, activity=activity)
+
         return _fastest_strategy(timed, f"{gpu.name}, {precision}")
     how = find_strategy(strategy)
     lowered = _lower(graph, gpu, how, precision, input_encoding, activity)
     resident = lowered.working_set_bytes <= gemm.L2_RESIDENT_SHARE * gpu.memory.l2_bytes
-    spans = tuple(_span(kernel, gpu, how, precision, resident) for kernel in lowered.kernels)
+    spans = tuple(
+        _span(kernel, forward if kernel.phase == "forward" else gpu, how, precision, resident)
+        for kernel in lowered.kernels
+    )
     pinned = how.host_rate == "pinned"
     rate = gpu.host.bytes_per_second if pinned else gpu.host.framework_bytes_per_second
     host_seconds = lowered.input_bytes / rate

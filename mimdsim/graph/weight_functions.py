@@ -1,9 +1,11 @@
-"""Weights that are functions of parameters: Dale's law and others that keep the sign of what a source does.
+"""Weights that are functions of parameters: Dale's law and others that keep the sign of what a source does, and weights
+in a format of fewer bits, of which the parameters are the master copy.
 
 Before the timesteps a matrix is made of every parameter with a function, element by element, times a fixed sign per
 row: that of the neuron which acts by it. Gradients of the parameters follow from those of the matrix after the
-timesteps. Functions are worked out in float64 and rounded once. To add one, write a row of FUNCTIONS and what it costs
-in codelets/weight_functions.py.
+timesteps; they pass the rounding of a format unchanged. Functions are worked out in float64 and rounded once. To add
+one, write a row of FUNCTIONS and what it costs in codelets/weight_functions.py; a format is a row of
+numerics/number_formats.py.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.records import OpDef, Value, elements, like, pulled_back_by
+from mimdsim.numerics.number_formats import FORMATS, NumberFormat
 
 Array = np.ndarray
 
@@ -24,13 +27,14 @@ Array = np.ndarray
 class Function:
     """of and slope: of float64 weights; PyTorch's where a derivative jumps. inverse: of what it makes. keeps_zeros:
     weights of 0 act as 0 and get no gradient, so that a mask of the parameter is one of the weights. flops: of a weight
-    and its sign, and of the gradient."""
+    and its sign, and of the gradient. format: what it rounds to."""
 
-    of: Callable[[Array], Array]
+    of: Callable[..., Array]
     slope: Callable[[Array], Array]
     inverse: Callable[[Array], Array]
     keeps_zeros: bool
     flops: tuple[int, int]
+    format: NumberFormat | None = None
 
 
 LEAST_LOG = -200.0  # exp of it is 0 in float32
@@ -55,6 +59,12 @@ FUNCTIONS = {
         of=lambda w: np.logaddexp(0, w), slope=lambda w: np.exp(-np.logaddexp(0, -w)), inverse=_softplus_inverse,
         keeps_zeros=False, flops=(4, 5),
     ),
+    **{
+        name: Function(
+            of=each.rounded, slope=np.ones_like, inverse=np.array, keeps_zeros=True, flops=(2, 1), format=each
+        )
+        for name, each in FORMATS.items()
+    },
 }  # fmt: skip
 
 
@@ -79,6 +89,11 @@ class WeightFunction:
     @property
     def about(self) -> Function:
         return FUNCTIONS[self.function]
+
+    @property
+    def format(self) -> str:
+        """The format that it rounds to, '' for none."""
+        return self.function if self.about.format else ""
 
     def check(self, rows: int) -> None:
         """Raises MappingError where the signs are not those of so many rows."""
@@ -106,9 +121,10 @@ def run_lengths(signs: Array) -> tuple[int, ...]:
     return () if all(run > 0 for run in runs) else runs
 
 
-def weights_of_function(about: WeightFunction, w: Array, first: int = 0) -> Array:
-    """What acts in place of rows `first` and following of a parameter."""
-    made: Array = (about.about.of(w.astype(np.float64)) * about.sign(first, first + len(w))).astype(w.dtype)
+def weights_of_function(about: WeightFunction, w: Array, first: int = 0, *largest: float) -> Array:
+    """What acts in place of rows `first` and following of a parameter; largest: in size, of all its numbers, which set
+    the scale of whole numbers."""
+    made: Array = (about.about.of(w.astype(np.float64), *largest) * about.sign(first, first + len(w))).astype(w.dtype)
     return made
 
 

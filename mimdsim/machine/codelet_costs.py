@@ -6,8 +6,8 @@ load_cycles = 1             # and store, add, multiply, compare, divide, functio
 ...
 [costs.core.sources]
 ...
-[costs.core.halves]         # of numbers of two bytes, where they differ; [costs.core.bfloat16]: of these, if it
-                            # computes with them; [costs.core.vectors]: of a vector unit
+[costs.core.halves]         # of numbers of two bytes, where they differ; [costs.core.bfloat16], fp8, int8: of
+                            # these, if it computes with them; [costs.core.vectors]: of a vector unit
 add_cycles = 3
 [costs.core.halves.sources]
 ...
@@ -127,6 +127,10 @@ class Core(InstructionCycles):
     """What differs for halves."""
     bfloat16: InstructionCycles | None = None
     """What differs for bfloat16, with which the core then computes; else it converts them to float32 and back."""
+    fp8: InstructionCycles | None = None
+    """What differs where weights are E4M3 or E5M2, with which the core then computes; else it converts them."""
+    int8: InstructionCycles | None = None
+    """What differs where weights are whole numbers of a byte; else it converts them."""
     vectors: InstructionCycles | None = None
     """What differs on vectors, on which loops over elements without branches run then, too."""
 
@@ -138,8 +142,8 @@ class Core(InstructionCycles):
         return self
 
     def cycles_of(self, *, narrow: str = "", vectors: bool = False) -> dict[str, tuple[float, str]]:
-        """(cycles, kind of source) by the name of what takes them, such as 'load_cycles'; narrow: 'halves', 'bfloat16'
-        or '', for float32."""
+        """(cycles, kind of source) by the name of what takes them, such as 'load_cycles'; narrow: 'halves', 'bfloat16',
+        'fp8', 'int8' or '', for float32."""
         tables = (self, self.vectors if vectors else None, getattr(self, narrow) if narrow else None)
         return {
             key: (getattr(table, key), kind_of(source))

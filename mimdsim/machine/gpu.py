@@ -57,6 +57,10 @@ class Compute(SourcedSection):
     """Peak in TF32; absent if there is no TF32 unit: such matrix products run in fp32."""
     fp16_flops_per_cycle: float = Field(gt=0)
     """Peak in fp16."""
+    fp8_flops_per_cycle: float | None = Field(default=None, gt=0)
+    """Peak in fp8, with sums in fp32; absent: none."""
+    int8_flops_per_cycle: float | None = Field(default=None, gt=0)
+    """Peak in int8, with sums in int32; absent: none."""
     fp32_library_share: float = Field(default=1.0, gt=0, le=1)
     """What the vendor's library reaches of the fp32 peak before tile effects."""
     fp32_wide_share: float | None = Field(default=None, gt=0, le=1)

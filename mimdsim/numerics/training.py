@@ -1,4 +1,4 @@
-"""Clipping on tiles: the norm of all gradients, and its factor."""
+"""Clipping on tiles: the norm of all gradients, and its factor; the largest of all weights."""
 
 from __future__ import annotations
 
@@ -55,3 +55,21 @@ def scale_all(gradient, factor, start, stop):  # type: ignore[no-untyped-def]
         for i in range(len(start)):
             for n in range(start[i], stop[i]):
                 gradient[row, n] = gradient[row, n] * factor[0]
+
+
+@compiled
+def largest(w, partial, start, stop, part):  # type: ignore[no-untyped-def]
+    """partial[part] = the largest of w[:, start:stop], in size."""
+    for i in range(len(part)):
+        found = partial.dtype.type(0)
+        for row in range(w.shape[0]):
+            for n in range(start[i], stop[i]):
+                found = max(found, abs(w[row, n]))
+        partial[part[i]] = found
+
+
+@compiled
+def largest_of(partial, largest, which):  # type: ignore[no-untyped-def]
+    """largest[which] = the largest of partial."""
+    for i in range(len(which)):
+        largest[which[i]] = partial.max()

@@ -34,6 +34,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("network", "convolutions", {}),
     ("network", "delays", {}),
     ("network", "weight_functions", {}),
+    ("network", "weight_format", ""),
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),
     ("network", "dropout_of", "neuron"),

@@ -14,6 +14,7 @@ from mimdsim.execution import TrainingLog
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import GpuMachine, MimdMachine, machine_notes
 from mimdsim.machine.codelet_costs import NATIVE
+from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.pipeline.detail import is_kept
 from mimdsim.program import Program
 from mimdsim.workload import SpikeDataset, Workload
@@ -214,7 +215,13 @@ def rounded_tiles(workload: Workload, placement: Placement) -> Iterator[str]:
 
 
 def half_warning(workload: Workload) -> Iterator[str]:
-    """Said when values are halves: which effects of half arithmetic the loss does not show."""
+    """Said when values are halves: which effects of half arithmetic the loss does not show; and which weights are kept
+    twice."""
+    if named := workload.network.weight_format:
+        yield (
+            f"network.weight_format = {named}: weights act as such, beside a copy as parameters are, which is trained; "
+            f"cores without arithmetic in it (costs.core.{FORMATS[named].core}) convert them, which is counted"
+        )
     if workload.mapping.number_format:
         yield (
             "mapping.value_bytes = bfloat16: what a vertex writes is rounded to it, its sums are kept in float32; "

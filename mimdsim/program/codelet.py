@@ -117,14 +117,14 @@ class Term:
     Counted with one instruction per bundle, as compiled C++ issues them; `pairable` of them could share the bundle of
     another. The machine's tile.compiled_dual_issue says what share of those does. mix: which instructions they are;
     None: what the fields and flops of the codelet suggest (`costs/core_costs.py`). converts: only cores without
-    arithmetic in the codelet's number format run them, to compute in float32.
+    arithmetic in this number format run them, to compute in another.
     """
 
     bundles: float
     extents: tuple[str, ...]
     pairable: float = 0.0
     mix: Mix | None = None
-    converts: bool = False
+    converts: str = ""
 
     def times(self, factor: float) -> Term:
         """So many times as many of each instruction."""
@@ -223,7 +223,8 @@ class Codelet:
     joinable: a vertex works element by element along the last axis that the box of its first field cuts by columns, so
     that vertices with adjacent slices may run as one, with bit-identical results.
     extents: how often the loops of its costs run, by the names used in terms and formulas.
-    value_bytes: of a value that it computes with; number_format: "bfloat16", where bytes do not say it.
+    value_bytes: of a value that it computes with; number_format: "bfloat16", where bytes do not say it. narrow: fields
+    that it reads in a format of their own, and these formats.
     count: for extents that depend on data other than recorded lists of spikes: called before compute
     with the same arguments; returns whole numbers by name (form 'table': columns), which runs record for timing.
     """
@@ -241,6 +242,7 @@ class Codelet:
     joinable: bool = False
     value_bytes: int = 4
     number_format: str = ""
+    narrow: tuple[tuple[str, str], ...] = ()
     count: Callable[..., dict[str, Any]] | None = None
     extents: Mapping[str, Extent] = member(default_factory=dict, hash=False)
 

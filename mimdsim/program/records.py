@@ -42,7 +42,7 @@ class Variable(Shown):
     value from run to run (weights, optimiser).
     stored_bytes: bytes of an element in tile memory and on the wire if different from `dtype` (0: the same);
     its values are still computed in `dtype`, and rounded by the engine that executes the program: to halves if they
-    take two bytes, or to number_format, "bfloat16".
+    take two bytes, or to number_format, a name of `FORMATS`; of one byte they are made so.
     values: its initial content, loaded with the program (None: zeros, until something writes it).
     entries: what its first axis counts if vertices take it at "@t": 'timesteps', 'segments' of `segment` timesteps
     each, or 'segment': the timesteps of the current segment, after an entry for the timestep before it.
@@ -67,8 +67,8 @@ class Variable(Shown):
             raise MappingError(f"variable '{self.name}': category '{self.category}' {wrong}")
         if self.stored_bytes < 0:
             raise ValueError(f"variable '{self.name}': stored_bytes {self.stored_bytes} must not be negative")
-        if self.stored_bytes == 1 and np.dtype(self.dtype).kind == "f":
-            raise ValueError(f"variable '{self.name}': stored_bytes 1 for {self.dtype}; a half takes 2, the least")
+        if self.stored_bytes == 1 and np.dtype(self.dtype).kind == "f" and not self.number_format:
+            raise ValueError(f"variable '{self.name}': stored_bytes 1 for {self.dtype} without a number_format")
         if self.values is not None and self.values.shape != self.shape:
             raise ValueError(f"variable '{self.name}' of shape {self.shape} is loaded with {self.values.shape}")
 

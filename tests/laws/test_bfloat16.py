@@ -15,7 +15,7 @@ from mimdsim.costs.core_costs import on_core
 from mimdsim.execution import Executor
 from mimdsim.execution.execute import halves_of
 from mimdsim.machine.codelet_costs import Core, InstructionCycles
-from mimdsim.numerics.halves import round_to_bfloat16
+from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.pipeline import retime
 from mimdsim.pipeline.warnings import half_warning
 from mimdsim.profile import TiledProfile
@@ -32,7 +32,7 @@ NETWORK = small_network((9, 20, 12, 4), timesteps=6, batch=4, optimiser=ADAM, se
 def rounded(bits: np.ndarray) -> np.ndarray:
     """The bits of what float32 of these bits are rounded to."""
     values = bits.ravel().astype(np.uint32).view(np.float32)
-    round_to_bfloat16(values, values.view(np.uint32))
+    FORMATS["bfloat16"].round(values, values.view(np.uint32))
     return values.view(np.uint32).reshape(bits.shape)
 
 

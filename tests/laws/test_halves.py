@@ -13,7 +13,7 @@ from mimdsim.compiler import Compiled
 from mimdsim.execution import Executor
 from mimdsim.execution.execute import halves_of
 from mimdsim.graph.operations import OPERATIONS
-from mimdsim.numerics.halves import round_to_half
+from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.pipeline import retime
 from mimdsim.program import Superstep
 from mimdsim.workload import MappingOptions
@@ -24,7 +24,7 @@ NETWORK = small_network((9, 20, 12, 4), timesteps=6, batch=4, optimiser=ADAM, se
 
 def rounded(values: np.ndarray) -> np.ndarray:
     made = values.astype(np.float32)
-    round_to_half(made, made.view(np.uint32))
+    FORMATS["half"].round(made.reshape(-1), made.reshape(-1).view(np.uint32))
     return made
 
 

@@ -27,6 +27,7 @@ from mimdsim.graph.weight_functions import (
     weight_function_gradient,
     weights_of_function,
 )
+from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.workload import MappingOptions, load_workload, network_of
 from mimdsim.workload.description.mapping import Split
 from mimdsim.workload.interchange.layers import network_of_layers
@@ -60,12 +61,20 @@ def values_of(network: SpikingNetwork, seed: int = 3) -> Given:
     return values
 
 
+def of_pytorch(function: str) -> Any:
+    """PyTorch's function, of formats straight through."""
+    torch = pytest.importorskip("torch")
+    types = {"half": torch.float16, "bfloat16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+    if function in types:
+        return lambda w: w + (w.float().to(types[function]).double() - w).detach()
+    if function == "int8":
+        return lambda w: w + (torch.round(w * (127 / w.abs().max())) * w.abs().max() / 127 - w).detach()
+    return {"identity": lambda w: w, "softplus": torch.nn.functional.softplus}.get(function) or getattr(torch, function)
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_and_gradients_are_those_of_pytorch(function: str) -> None:
-    torch = pytest.importorskip("torch")
-    theirs = {"identity": lambda w: w, "softplus": torch.nn.functional.softplus}.get(function) or getattr(
-        torch, function
-    )
+    torch, theirs = pytest.importorskip("torch"), of_pytorch(function)
     about, draw = WeightFunction(function=function, signs=(2, -3)), np.random.default_rng(1)
     w = np.concatenate([draw.normal(0, 3, (4, 7)), np.array([[0.0, -0.0, 19.0, 30.0, -30.0, 1e-9, -1e-9]])])
     sign, g = np.array([1, 1, -1, -1, -1])[:, None], draw.normal(0, 1, w.shape)
@@ -83,9 +92,12 @@ def test_functions_and_gradients_are_those_of_pytorch(function: str) -> None:
             np.testing.assert_allclose(ours, meant, rtol=3e-9 if "soft" in function else least, atol=least)
     for rows in (slice(0, 2), slice(1, 5)):  # a part of the rows, as copies of a layer work on
         np.testing.assert_array_equal(
-            weights_of_function(about, w[rows], rows.start), weights_of_function(about, w)[rows]
+            weights_of_function(about, w[rows], rows.start, *([30.0] if function in FORMATS else [])),
+            weights_of_function(about, w)[rows],
         )
     made_of = FUNCTIONS[function]
+    if made_of.format:
+        return
     some = np.array([0.0, 2.0**-14, 0.25, 1.0, 9.0])
     np.testing.assert_allclose(made_of.of(made_of.inverse(some)), some, rtol=1e-12, atol=1e-80)
 
@@ -113,7 +125,7 @@ def test_lists_run_on_tiles_as_meant(function: str) -> None:
 
 @pytest.mark.first(2)
 @pytest.mark.parametrize("form", ["calls", "fused", "traced"])
-@pytest.mark.parametrize("function", ["abs", "softplus"])
+@pytest.mark.parametrize("function", ["abs", "softplus", "e4m3", "int8"])
 def test_dense_spikes_run_on_tiles_as_meant(function: str, form: str) -> None:
     network = functional(function, bias=True, **DENSE)
     values = values_of(network)
@@ -124,8 +136,9 @@ def test_dense_spikes_run_on_tiles_as_meant(function: str, form: str) -> None:
 
 
 @pytest.mark.slow
-def test_copies_of_a_layer_make_their_share_of_the_weights() -> None:
-    network = functional("abs", recurrence="one_to_one")
+@pytest.mark.parametrize("function", ["abs", "e4m3"])
+def test_copies_of_a_layer_make_their_share_of_the_weights(function: str) -> None:
+    network = functional(function, recurrence="one_to_one")
     values = values_of(network)
     for made in (
         compiled_on_chips(network, 2, 30),

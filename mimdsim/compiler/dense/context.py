@@ -67,12 +67,15 @@ class ArrayLowering(Lowering):
         *,
         timesteps: int = 0,
         persistent: bool = False,
+        number_format: str = "",
     ) -> str:
         """Declare a matrix, states [states, batch, neurons], or a sequence of these, in boxes; returns its name."""
         mapping = blocks.mapping(shape, sequence=timesteps > 0)
         whole = (timesteps, *shape) if timesteps else shape
         self.blocks[name] = blocks
-        return self.variable(name, whole, "float32", mapping, category, persistent=persistent)
+        return self.variable(
+            name, whole, "float32", mapping, category, persistent=persistent, number_format=number_format
+        )
 
     @property
     def category(self) -> str:
@@ -151,13 +154,22 @@ class ArrayLowering(Lowering):
         self.on_boxes(stage, op, codelet, self.blocks[made], operands, **how)
         return made
 
-    def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, *, persistent: bool = False) -> str:
+    def numbers(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        category: str,
+        layer: str,
+        *,
+        persistent: bool = False,
+        number_format: str = "",
+    ) -> str:
         """Declare a matrix that lies as a parameter of this shape does."""
         weights = shape[0] > 1
         blocks = self.arrays.row(shape[1])
         if weights:
             blocks = self.arrays.forward(self.product_rows(layer), *shape, self.groups_of(layer)).right
-        return self.matrix(name, shape, blocks, category, persistent=persistent)
+        return self.matrix(name, shape, blocks, category, persistent=persistent, number_format=number_format)
 
     def over_row(self, layer: str) -> Where:
         """Tiles and columns of what is mapped `by_neuron`."""
@@ -190,8 +202,8 @@ class ArrayLowering(Lowering):
         held = self.blocks[source]
         if held is blocks:
             return source
-        shape = self.variables[source].shape
-        self.matrix(target, (shape[0], shape[1]), blocks, category)
+        shape, number_format = self.variables[source].shape, self.variables[source].number_format
+        self.matrix(target, (shape[0], shape[1]), blocks, category, number_format=number_format)
         codelet = codelets.ARRANGE_BOXES if held.fastest == blocks.fastest else codelets.TRANSPOSE_BOXES
         operands, stage = {"source": source, "target": target}, f"arrange {target}"
         self.on_boxes(stage, op, codelet, blocks, operands, layer=layer, named=False, mergeable=False)

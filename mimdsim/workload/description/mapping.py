@@ -12,6 +12,7 @@ from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, build, read_toml, toml_text
 from mimdsim.graph import SpikingNetwork
+from mimdsim.numerics.number_formats import FORMATS
 
 VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
 
@@ -108,12 +109,12 @@ class MappingOptions(Section):
     @property
     def item_bytes(self) -> int:
         """Bytes of a value, whatever its format."""
-        return 2 if self.value_bytes == "bfloat16" else self.value_bytes
+        return FORMATS[self.value_bytes].bytes if isinstance(self.value_bytes, str) else self.value_bytes
 
     @property
     def number_format(self) -> str:
         """Of values, where their bytes do not say it: 'bfloat16', else ''."""
-        return self.value_bytes if self.value_bytes == "bfloat16" else ""
+        return self.value_bytes if isinstance(self.value_bytes, str) else ""
 
     @property
     def id_dtype(self) -> str:

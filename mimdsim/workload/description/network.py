@@ -46,7 +46,7 @@ def network_of(workload: Workload) -> SpikingNetwork:
     training = workload.training
     functions = workload.network.weight_functions
     _named(network.layers, "network.weight_functions", functions, ("weights", "recurrent"))
-    layers = tuple(_with_functions(layer, functions) for layer in network.layers) if functions else network.layers
+    layers = tuple(_with_functions(layer, functions, workload.network.weight_format) for layer in network.layers)
     return replace(
         network,
         layers=layers,
@@ -180,11 +180,16 @@ def _input_planes(data: Data, keys: ConvolutionKeys, inputs: int) -> Planes:
     return Planes(channels=inputs // (width * height), height=height, width=width)
 
 
-def _with_functions(layer: Layer, functions: Mapping[str, WeightFunctionKeys]) -> Layer:
-    """The layer with the functions of its weights."""
-    own = [each.public for each in layer.parameters if each.public in functions]
+def _with_functions(layer: Layer, functions: Mapping[str, WeightFunctionKeys], number_format: str) -> Layer:
+    """The layer with the functions of its weights, of which others act in a format."""
+    if not (functions or number_format):
+        return layer
+    rest = WeightFunctionKeys(function=number_format) if number_format else None
+    weights = [each.public for each in layer.parameters if each.role in ("weights", "recurrent")]
     try:
-        made = tuple((name, WeightFunction(**functions[name].model_dump())) for name in own)
+        made = tuple(
+            (name, WeightFunction(**keys.model_dump())) for name in weights if (keys := functions.get(name, rest))
+        )
     except MappingError as problem:
         raise MappingError(f"network.weight_functions of layer '{layer.name}': {problem}") from None
     return replace(layer, weight_functions=made)

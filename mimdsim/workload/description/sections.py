@@ -249,6 +249,9 @@ class Network(Section):
     """By layer, delays of its weights that are learned."""
     weight_functions: dict[str, WeightFunctionKeys] = Field(default_factory=dict, max_length=4 * MAX_LAYERS)
     """By parameter (hidden0, hidden0.recurrent), what weights are made of it, as in Dale's law."""
+    weight_format: Literal["", "half", "bfloat16", "e4m3", "e5m2", "int8"] = ""
+    """The format that weights without a function of their own act in: parameters and updates stay as they are, and
+    gradients pass the rounding unchanged; '': as parameters are."""
     delay: Literal[0, 1] = 1
     """Timesteps from layer to layer."""
     bias: OneOrMore[bool | Annotated[int, Field(ge=2, le=64)]] = False

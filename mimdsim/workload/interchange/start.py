@@ -67,7 +67,7 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
 # fields of [network] that determine the meaning of weights; how they were learned (surrogates, capacities) does not
 MEANING = (
     "imported", "neuron", "neuron_parameters", "learned", "decay", "current_gain", "threshold", "reset", "reset_by",
-    "recurrence", "sources", "delays", "weight_functions", "delay", "bias", "output",
+    "recurrence", "sources", "delays", "weight_functions", "weight_format", "delay", "bias", "output",
 )  # fmt: skip
 _NOTE, _ACCURACIES = "mimdsim.network", "mimdsim.accuracies"
 
