@@ -87,12 +87,11 @@ NEAREST = {
     **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     "ReLU": "a spiking layer",
     "Softmax": "leave it to the loss",
-    "LogSoftmax": "leave it to the loss",
 }
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
 _NN = torch.nn
 OF_SAMPLES = (_NN.LayerNorm, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)  # norms of each by itself
-OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh)
+OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax)
 
 
 # batch norms whose gains begin as a multiple of the threshold
@@ -472,8 +471,11 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
     seen = recorder.seen
-    seen.returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
-    seen.values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors_in(made)]
+    logits = recorder.logits if timesteps is None else {}
+    ends = [logits.get(id(tensor), tensor) for tensor in tensors_in(made)]
+    seen.log_softmax = len(ends) == 1 and id(made) in logits
+    seen.returned = [recorder.origin(tensor) for tensor in ends]
+    seen.values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in ends]
     seen.stepwise = timesteps is not None
     seen.returned_before = every[: len(every) - len(seen.returned)]
     return seen
