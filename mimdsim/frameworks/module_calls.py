@@ -60,7 +60,7 @@ OF_TIMESTEPS = ("BatchNormThroughTime", "TemporalEffectiveBatchNorm")  # with we
 NEAREST = {
     **dict.fromkeys(("Dropout3d", "AlphaDropout", "FeatureAlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm3d", "InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
+    **dict.fromkeys(("InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
     "ThresholdDependentBatchNorm3d": "spikingjelly ThresholdDependentBatchNorm2d",
     **dict.fromkeys((f"{kind}{d}d" for kind in OF_TIMESTEPS for d in (1, 2, 3)), "one norm for all timesteps"),
     **dict.fromkeys(
@@ -131,7 +131,7 @@ def kind_of(module: torch.nn.Module) -> Kind:
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     if isinstance(module, (_NN.Dropout, _NN.Dropout1d, _NN.Dropout2d)) or key in DROPOUTS:
         return Kind.DROPOUT
-    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, *OF_SAMPLES)) or key in OF_THRESHOLDS:
+    if isinstance(module, (_NN.BatchNorm1d, _NN.BatchNorm2d, _NN.BatchNorm3d, *OF_SAMPLES)) or key in OF_THRESHOLDS:
         return Kind.NORM
     if key == "spikingjelly.VotingLayer":
         return Kind.VOTE
@@ -410,18 +410,11 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
         raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
     if isinstance(module, OF_SAMPLES):
-        tracked = getattr(module, "track_running_stats", False)
-        if module.weight is None or module.bias is None or tracked:
-            raise refusal(
-                f"{where} has no gain, no shift, or averages its statistics; nearest: affine=True (of LayerNorm "
-                "elementwise_affine=True and bias=True), track_running_stats=False"
-            )
+        if getattr(module, "track_running_stats", False):
+            raise refusal(f"{where} averages its statistics; nearest: track_running_stats=False")
         return replace(of, norm=name)
-    if module.running_var is None or module.bias is None:
-        raise refusal(
-            f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True, and one norm "
-            "for all timesteps (not BNTT)"
-        )
+    if module.running_var is None:
+        raise refusal(f"{where} has no statistics to evaluate by; nearest: track_running_stats=True")
     if module.training:
         if module.momentum is None:
             raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")

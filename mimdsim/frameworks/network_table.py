@@ -228,7 +228,9 @@ def reading_of(returned: np.ndarray, outputs: np.ndarray, functions: Collection[
         "sum": outputs.sum(axis=0),
         "max": outputs.max(axis=0),
     }
+    begun = np.pad(outputs, ((1, 0), (0, 0), (0, 0)))  # with the state that they begin with
     every = {"all": outputs, "all, by sample": outputs.swapaxes(0, 1), "all, time last": outputs.transpose(1, 2, 0)}
+    every |= {"begun": begun, "begun, by sample": begun.swapaxes(0, 1)}
     said = {{"amax": "max", "add": "sum"}.get(each, each) for each in functions}  # several may agree on the example
     for name, values in sorted({**readings, **every}.items(), key=lambda each: each[0] not in said):
         same = values.shape == returned.shape and bool(

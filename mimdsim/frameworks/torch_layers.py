@@ -80,8 +80,8 @@ def _function(product: Product, first: int, last: int | None) -> WeightFunction 
 class TorchLayer:
     """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
     biases: those that are added up to its own; recurrent_bias: of cells; trained_norm: its batch norm, where that is
-    not folded into it, in which the statistics have the bias before it in them; negative: parameters whose products are
-    subtracted."""
+    not folded into it, in which the statistics have the bias before it in them; of_norm: what that has in the
+    module, if it scales and shifts 'weight' and 'bias'; negative: parameters whose products are subtracted."""
 
     calls: NeuronCalls
     sources: tuple[Source, ...]
@@ -92,6 +92,7 @@ class TorchLayer:
     recurrent_function: WeightFunction | None = None
     recurrent_bias: str = ""
     trained_norm: BatchNorm | None = None
+    of_norm: frozenset[str] = frozenset()
     negative: frozenset[str] = frozenset()
 
     @property
@@ -235,6 +236,11 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
     if not layer.norm:
         return layer
     of: Any = module.get_submodule(layer.norm)
+    if others := {feed.product.norm for each in layer.calls.origins for feed in feeds_of(each)} - {layer.norm, ""}:
+        raise refusal(
+            f"layer '{layer.calls.name}' has norms of timesteps, '{min(others)}' and others; nearest: one norm for all "
+            "timesteps (not BNTT)"
+        )
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
     features, groups = features_of(of)
     if features != columns:
@@ -243,6 +249,8 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
             f"{nearest}"
         )
+    has = frozenset(name for name, _ in (*of.named_parameters(), *of.named_buffers()))
+    layer = replace(layer, of_norm=has)
     if groups:
         return replace(layer, trained_norm=BatchNorm(per="sample", epsilon=of.eps, groups=groups))
     if layer.sources[0].product.folded:

@@ -14,7 +14,7 @@ from mimdsim.base.files import with_home
 from mimdsim.frameworks.delays import delay_of, position_of
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, named, number_of_biases, read_by
-from mimdsim.graph.batch_norm import STATISTICS
+from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.names import ROLES
 from mimdsim.workload import Workload
 from mimdsim.workload.interchange.model_file import weights_named
@@ -84,15 +84,23 @@ def weights_of(
 
 def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     """Constants that differ from neuron to neuron, of neurons that are written out, and biases of 0 where the other of
-    both is there."""
-    written = layer.calls.reading.written
+    both is there; of a norm that does not scale or shift, 1 and 0."""
+    written, norm = layer.calls.reading.written, layer.trained_norm
+    plain = {"weight": (f"gain.{name}", 1.0), "bias": (f"{_shift_of(norm)}.{name}", 0.0)} if norm else {}
+    columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
+    plain = {array: np.full((1, columns), held) for of, (array, held) in plain.items() if of not in layer.of_norm}
     if not written:
-        return {}
+        return plain
     made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
     if written.own and bool(layer.biases or layer.shifts) != bool(layer.recurrent_bias):
         columns = layer.calls.neurons * written.model(name).gates
         made[f"b.{name}" if layer.recurrent_bias else f"rb.{name}"] = np.zeros((1, columns))
-    return made
+    return made | plain
+
+
+def _shift_of(norm: BatchNorm) -> str:
+    """In which array here its shift is."""
+    return "b" if norm.averages else "shift"
 
 
 Link = tuple[str, str, bool, int, str]
@@ -129,9 +137,10 @@ def _links_of(
         yield layer.recurrent_bias, f"rb.{name}", False, whole, ""
     yield from ((of, array, False, None, "") for of, array in constants_of(name, layer))
     if layer.trained_norm:
-        yield f"{layer.norm}.weight", f"gain.{name}", False, whole, ""
-        shift = "b" if layer.trained_norm.averages else "shift"
-        yield f"{layer.norm}.bias", f"{shift}.{name}", False, whole, ""
+        arrays = {"weight": "gain", "bias": _shift_of(layer.trained_norm)}
+        yield from (
+            (f"{layer.norm}.{of}", f"{arrays[of]}.{name}", False, whole, "") for of in layer.of_norm & arrays.keys()
+        )
     if layer.trained_norm and layer.trained_norm.averages:
         yield f"{layer.norm}.running_mean", f"mean.{name}", False, whole, "".join(layer.biases)
         yield f"{layer.norm}.running_var", f"variance.{name}", False, whole, ""

@@ -378,8 +378,8 @@ REFUSED = {
     "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
         nn.RMSNorm(8)
     ),
-    "'1' (LayerNorm) has no gain, no shift, or averages its statistics; nearest: affine=True": lambda: sequential(
-        nn.LayerNorm(8, bias=False)
+    "'1' (BatchNorm1d) has no statistics to evaluate by": lambda: sequential(
+        nn.BatchNorm1d(8, track_running_stats=False)
     ),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
     "'lif1' (Leaky) learns what its spikes are": lambda: loop(snn.Leaky(beta=0.9, learn_graded_spikes_factor=True)),

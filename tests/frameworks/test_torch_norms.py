@@ -97,5 +97,5 @@ def test_norms_with_weights_of_every_timestep_are_refused_by_name(name: str) -> 
                 spikes, mem = self.cell(norm(self.conv(step)), mem)
             return spikes
 
-    with pytest.raises(DescriptionError, match=r"'norms.0' \(BatchNorm2d\) has no statistics or no shift; .*not BNTT"):
+    with pytest.raises(DescriptionError, match="layer 'cell' has norms of timesteps, 'norms.0' and others; .*not BNTT"):
         mimdsim.from_torch(Through(), (torch.rand(5, 3, 2, 6, 6) < 0.4).float())

@@ -1268,6 +1268,29 @@ class LayerNormed(Loop):
         return torch.stack(out)
 
 
+class PlainNorms(NormedLoop):
+    """Norms that do not scale, or do not shift (Kim and Panda 2021, but for all timesteps)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn1, self.bn2 = nn.BatchNorm1d(HIDDEN, affine=False), nn.LayerNorm(CLASSES, bias=False)
+
+
+class NormedVolumes(nn.Module):  # type: ignore[misc]
+    """tdBN as its authors write it: a BatchNorm3d of [samples, channels, timesteps, height, width]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = jelly.SeqToANNContainer(nn.Conv2d(2, 4, 3, padding=1, bias=False))
+        self.norm, self.fc = nn.BatchNorm3d(4), jelly.SeqToANNContainer(nn.Linear(64, CLASSES))
+        self.cells = nn.ModuleList(neuron.LIFNode(detach_reset=True, step_mode="m") for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        current = self.norm(self.conv(x).permute(1, 2, 0, 3, 4)).permute(2, 0, 1, 3, 4)
+        pooled = jelly.SeqToANNContainer(nn.AvgPool2d(2))(self.cells[0](current))
+        return self.cells[1](self.fc(pooled.flatten(2)))
+
+
 def _group_normed() -> Any:
     net = nn.Sequential(
         jelly.Conv2d(2, 4, 3, padding=1), jelly.GroupNorm(2, 4), neuron.LIFNode(detach_reset=True),
@@ -1518,6 +1541,8 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "snntorch, layer norm": TorchNetwork(make=LayerNormed, judge=of_counts, scale=1.5),
+    "snntorch, norms that do not scale or shift": TorchNetwork(make=PlainNorms, judge=of_counts, scale=1.5),
+    "tdBN of volumes": TorchNetwork(make=NormedVolumes, judge=of_counts, sample=(2, 8, 8)),
     "spikingjelly, group and instance norm in time": TorchNetwork(
         make=_group_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),
