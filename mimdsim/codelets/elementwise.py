@@ -297,7 +297,9 @@ def _norm_formula(in_time: bool, sums: int, passes: int, *of_row: str, each: boo
         how: dict[str, Any] = {"dtype": "f32", "out_dtype": "f32", "vector_bytes": vector_bytes}
         samples, neurons = np.asarray(extents["samples"]), np.asarray(extents["neurons"])
         if in_time:
-            samples, neurons = (at * (1 if own is each else extents["timesteps"]) for at, own in ((samples, True), (neurons, False)))
+            samples, neurons = (
+                at * (1 if own is each else extents["timesteps"]) for at, own in ((samples, True), (neurons, False))
+            )
         added = sums * partial_sum_cycles(neurons, samples, worker_contexts=worker_contexts, **how) if sums else 0
         passed = passes * scale_cycles({"samples": samples, "neurons": neurons}, 4, worker_contexts, vector_bytes)
         return added + passed + sum(CALLS[call](neurons, worker_contexts=worker_contexts) for call in of_row)

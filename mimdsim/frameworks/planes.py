@@ -188,7 +188,7 @@ def currents_of(
             rows = _pooled(convolution.planes, convolution.before, rows, by_channel=True)
         rows = np.stack([OPERATIONS["unfold"].evaluate(unfold, each)[0] for each in rows])
     made = product(convolution.groups if convolution else None, rows, weights) + bias
-    gain, shift = rows_of_norm or (np.ones(1), np.zeros(1))
+    gain, shift = map(np.atleast_2d, rows_of_norm or (np.ones(1), np.zeros(1)))
     if norm and norm.averages:
         batches = [made] if norm.at_once else list(made)
         evaluate = OPERATIONS["batch_norm"].evaluate
@@ -216,6 +216,7 @@ def largest_of_norm(
     values that hardly differ it makes their rounding large."""
     before = replace(convolution, after=None) if convolution else None
     made = currents_of(before, spikes, weights, bias)
+    gain = np.atleast_2d(gain)
     groups = gain.shape[-1] if norm.averages else norm.groups
     gain = np.abs(gain).max(axis=0)  # of all timesteps
     shares = made.reshape(*made.shape[:2], groups, -1)

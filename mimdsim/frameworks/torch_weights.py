@@ -21,6 +21,7 @@ from mimdsim.workload.interchange.model_file import weights_named
 from mimdsim.workload.interchange.weights_file import read_notes
 
 MINUS = "-"  # in the place of a batch norm: what is subtracted
+ROW = "@"  # and of what is a row of an array here: '@3', or '@3:fc.bias' of a running mean with that bias in it
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 
 
@@ -57,6 +58,10 @@ def weights_of(
         before = np.sum([held[bias] for bias in layer.biases], axis=0)
         for of, array, turned, rows, norm in _links_of(layers, name, layer):
             values, role = held[of], array.partition(".")[0]
+            if norm.startswith(ROW):
+                less = before if role == "mean" else 0.0
+                made[array] = np.vstack([*made.get(array, ()), values - less])
+                continue
             if role == "r" and values.ndim < 2 and values.size != layer.calls.neurons:
                 raise refusal(
                     f"'{of}' is one number for {layer.calls.neurons} neurons; give each its own, V of that size"
@@ -88,7 +93,11 @@ def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     written, norm = layer.calls.reading.written, layer.trained_norm
     plain = {"weight": (f"gain.{name}", 1.0), "bias": (f"{_shift_of(norm)}.{name}", 0.0)} if norm else {}
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
-    plain = {array: np.full((1, columns), held) for of, (array, held) in plain.items() if of not in layer.of_norm}
+    plain = {
+        array: np.full((norm.rows if norm else 1, columns), held)
+        for of, (array, held) in plain.items()
+        if of not in layer.of_norm
+    }
     if not written:
         return plain
     made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
@@ -109,7 +118,7 @@ Link = tuple[str, str, bool, int, str]
 def links_of(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
     it, or MINUS); with a batch norm the bias is that of its shift. Of the running mean of one that is trained, the
-    last is the bias before it; of delays, the Dcls1d."""
+    last is the bias before it; of delays, the Dcls1d; of norms of timesteps ROW and which."""
     every = (link for name, layer in named(layers) for link in _links_of(layers, name, layer))
     return [(of, array, turned, rows[0] if rows else 0, norm) for of, array, turned, rows, norm in every]
 
@@ -136,6 +145,14 @@ def _links_of(
     if layer.recurrent_bias:
         yield layer.recurrent_bias, f"rb.{name}", False, whole, ""
     yield from ((of, array, False, None, "") for of, array in constants_of(name, layer))
+    for number, norm in enumerate(layer.norms):
+        shares = {"weight": "gain", "bias": "b", "running_mean": "mean", "running_var": "variance"}
+        for of, array in shares.items():
+            if of in layer.of_norm:
+                bias = f":{layer.biases[0]}" if array == "mean" and layer.biases else ""
+                yield f"{norm}.{of}", f"{array}.{name}", False, whole, f"{ROW}{number}{bias}"
+    if layer.norms:
+        return
     if layer.trained_norm:
         arrays = {"weight": "gain", "bias": _shift_of(layer.trained_norm)}
         yield from (
@@ -202,15 +219,21 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
         raise DescriptionError(
             "to_torch", [f"the module has no parameter '{missing[0]}', which the workload was made of"]
         )
-    done: set[str] = set()
+    done: set[tuple[str, int | None]] = set()
     with torch.no_grad():
         for name, array, turned, row, norm in names:
-            if array in done:
+            if (array, row_of(norm).start) in done:
                 continue
-            done.add(array)
+            done.add((array, row_of(norm).start))
             # notes of before have one array for biases that add up: all that was learned goes to the first
-            others = [(other, sign) for other, same, _, _, sign in names if same == array and other != name]
-            values = torch.as_tensor(_unfolded(module, weights[public_name(array)], array, names, norm))
+            others = [
+                (other, sign)
+                for other, same, _, _, sign in names
+                if same == array and other != name and row_of(sign) == row_of(norm)
+            ]
+            trained = weights[public_name(array)][row_of(norm)]
+            norm = norm.partition(":")[2] if norm.startswith(ROW) else norm
+            values = torch.as_tensor(_unfolded(module, trained, array, names, norm))
             target = held[name]
             if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it
                 target = (target.T if turned else target)[row : row + len(values)]
@@ -222,6 +245,12 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
                 )
             values = values.reshape(target.shape).to(target)
             target.copy_(values - sum(held[other] * (1 if sign == norm else -1) for other, sign in others))
+
+
+def row_of(norm: str) -> slice:
+    """The rows of an array here that a link is of."""
+    number = int(norm[1:].partition(":")[0]) if norm.startswith(ROW) else None
+    return slice(None) if number is None else slice(number, number + 1)
 
 
 def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: list[Link], norm: str) -> np.ndarray:

@@ -31,9 +31,9 @@ STATISTICS = ("mean", "variance")  # roles of the running averages, which are ke
 class BatchNorm:
     """per: the statistics are those of every timestep, or of all timesteps of the sequence together; or, of a "sample",
     those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`sample_norm.py`).
-    rows: of gain, bias and statistics, a row for each of so many timesteps where these are of "each_timestep". fixed: by
-    the running averages, which stay as they are.
-    epsilon: added to the variance. momentum: the share that a new value has of a running average (0 to 1)."""
+    rows: of gain, bias and statistics, one for each timestep where these are of "each_timestep". fixed: by the running
+    averages, which stay as they are. epsilon: added to the variance. momentum: the share that a new value has of a
+    running average (0 to 1)."""
 
     per: str = "timestep"
     epsilon: float = 1e-5

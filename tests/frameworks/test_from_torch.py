@@ -67,7 +67,7 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     for parameter, array, transposed, row, norm in links:
         if parameter not in learning:
             continue
-        mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
+        mine = outcome.gradients[array.removeprefix("w.")][torch_weights.row_of(norm)].astype(np.float64)
         every = (zoo.as_here(each[parameter], transposed, mine, norm) for each in (double, single))
         wanted, rounded = (each[row : row + len(mine)] for each in every)
         assert np.abs(wanted).max() > 0

@@ -185,9 +185,7 @@ def lower_row_gradient(low: ArrayLowering, gradient: Operation, add: Operation) 
 PIECES_AT_ONCE = 128  # assumed: more rows are first added up in groups, as many as there are rows in each
 
 
-def _pieces_of_norm(
-    low: ArrayLowering, op: Operation, blocks: Blocks, *names: str
-) -> tuple[Columns, tuple[str, ...]]:
+def _pieces_of_norm(low: ArrayLowering, op: Operation, blocks: Blocks, *names: str) -> tuple[Columns, tuple[str, ...]]:
     """Columns that say which rows of the pieces each box makes, and the variables of these."""
     rows = op.attributes.rows
     piece, made = _pieces(low, blocks, *names, rows=rows)
@@ -199,7 +197,9 @@ def _pieces(low: ArrayLowering, blocks: Blocks, *names: str, rows: int = 1) -> t
     variables of these rows."""
     spans, piece = np.unique(np.stack([blocks.row_start, blocks.row_stop], axis=1), axis=0, return_inverse=True)
     piece = piece.ravel()
-    bounds = np.stack([np.stack([piece, piece + 1], axis=1) * rows, np.stack([blocks.start, blocks.stop], axis=1)], axis=1)
+    bounds = np.stack(
+        [np.stack([piece, piece + 1], axis=1) * rows, np.stack([blocks.start, blocks.stop], axis=1)], axis=1
+    )
     shape = (len(spans) * rows, int(blocks.stop.max()))
     mapping = TileMapping.of_boxes(blocks.tiles, bounds, shape)
     return piece, tuple(low.variable(name, shape, "float32", mapping, "exchange buffers") for name in names)
