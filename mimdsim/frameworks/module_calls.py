@@ -56,13 +56,16 @@ _NORM = (
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _ENCODED = "encode the example before the module gets it"
 _CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
-OF_TIMESTEPS = ("BatchNormThroughTime", "TemporalEffectiveBatchNorm")  # with weights of each timestep's own
+BNTT = "BatchNormThroughTime"
 NEAREST = {
     **dict.fromkeys(("Dropout3d", "AlphaDropout", "FeatureAlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
     **dict.fromkeys(("InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
     "ThresholdDependentBatchNorm3d": "spikingjelly ThresholdDependentBatchNorm2d",
-    **dict.fromkeys((f"{kind}{d}d" for kind in OF_TIMESTEPS for d in (1, 2, 3)), "one norm for all timesteps"),
+    **dict.fromkeys(
+        (f"TemporalEffectiveBatchNorm{d}d" for d in (1, 2, 3)), "a batch norm for each timestep (BNTT), or one for all"
+    ),
+    **dict.fromkeys((f"{BNTT}{d}d" for d in (1, 2, 3)), "the same with step_mode='s', called in every timestep"),
     **dict.fromkeys(
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),
@@ -138,7 +141,9 @@ def kind_of(module: torch.nn.Module) -> Kind:
     if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
         return Kind.CONTAINER
     of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
-    refused = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ in NEAREST
+    name = type(module).__name__
+    by_timestep = name.startswith(BNTT) and getattr(module, "step_mode", "") == "s"
+    refused = key.partition(".")[0] in FRAMEWORKS and name in NEAREST and not by_timestep
     return Kind.UNKNOWN if of_torch or refused else Kind.CONTAINER
 
 

@@ -1295,6 +1295,14 @@ class BnttPlanes(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+def _jelly_bntt() -> Any:
+    return nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, bias=False), jelly.BatchNormThroughTime2d(TIMESTEPS, 4),
+        neuron.LIFNode(detach_reset=True), jelly.AvgPool2d(2, 2), jelly.Flatten(), jelly.Linear(64, CLASSES),
+        neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+
+
 class Bntt(NormedLoop):
     """With a shift, between fully connected layers."""
 
@@ -1577,7 +1585,8 @@ ZOO: dict[str, TorchNetwork] = {
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "snntorch, layer norm": TorchNetwork(make=LayerNormed, judge=of_counts, scale=1.5),
     "snntorch, norms that do not scale or shift": TorchNetwork(make=PlainNorms, judge=of_counts, scale=1.5),
-    "snntorch, BNTT of planes": TorchNetwork(make=BnttPlanes, judge=of_counts, sample=(2, 8, 8)),
+    "snntorch, BNTT of planes": TorchNetwork(make=BnttPlanes, judge=of_counts, sample=(2, 8, 8), scale=2.5),
+    "spikingjelly, BNTT of planes": TorchNetwork(make=_jelly_bntt, judge=of_counts, single=True, sample=(2, 8, 8)),
     "BNTT that shifts": TorchNetwork(make=Bntt, judge=of_counts, scale=1.5),
     "tdBN of volumes": TorchNetwork(make=NormedVolumes, judge=of_counts, sample=(2, 8, 8)),
     "spikingjelly, group and instance norm in time": TorchNetwork(
