@@ -91,13 +91,11 @@ def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     """Constants that differ from neuron to neuron, of neurons that are written out, and biases of 0 where the other of
     both is there; of a norm that does not scale or shift, 1 and 0."""
     written, norm = layer.calls.reading.written, layer.trained_norm
-    plain = {"weight": (f"gain.{name}", 1.0), "bias": (f"{_shift_of(norm)}.{name}", 0.0)} if norm else {}
+    held = {"weight": (f"gain.{name}", 1.0), "bias": (f"{_shift_of(norm)}.{name}", 0.0)} if norm else {}
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
-    plain = {
-        array: np.full((norm.rows if norm else 1, columns), held)
-        for of, (array, held) in plain.items()
-        if of not in layer.of_norm
-    }
+    shape = norm.rows if norm else 1, columns
+    plain: dict[str, np.ndarray]
+    plain = {array: np.full(shape, value) for of, (array, value) in held.items() if of not in layer.of_norm}
     if not written:
         return plain
     made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
