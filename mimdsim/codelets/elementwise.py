@@ -290,13 +290,16 @@ ADD_PIECES = Codelet(
 
 
 @lru_cache(maxsize=8)
-def _norm_formula(in_time: bool, sums: int, passes: int, *of_row: str) -> TileFormula:
+def _norm_formula(in_time: bool, sums: int, passes: int, *of_row: str, each: bool) -> TileFormula:
     """So many sums over the samples of a box, so many passes over it that take a row each, and calls on rows."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         how: dict[str, Any] = {"dtype": "f32", "out_dtype": "f32", "vector_bytes": vector_bytes}
         samples, neurons = np.asarray(extents["samples"]), np.asarray(extents["neurons"])
-        samples = samples * extents["timesteps"] if in_time else samples
+        if in_time:
+            samples, neurons = (
+                at * (1 if own is each else extents["timesteps"]) for at, own in ((samples, True), (neurons, False))
+            )
         added = sums * partial_sum_cycles(neurons, samples, worker_contexts=worker_contexts, **how) if sums else 0
         passed = passes * scale_cycles({"samples": samples, "neurons": neurons}, 4, worker_contexts, vector_bytes)
         return added + passed + sum(CALLS[call](neurons, worker_contexts=worker_contexts) for call in of_row)
@@ -339,21 +342,32 @@ OF_NORM: dict[str, tuple[str, Any, tuple[Any, ...], int, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+OF_EACH = {
+    numerics.sum_rows: numerics.sum_rows_each,
+    numerics.sum_squares_apart: numerics.sum_squares_apart_each,
+    numerics.sum_normalised: numerics.sum_normalised_each,
+}
+
+
 @lru_cache(maxsize=16)
-def of_norm(name: str, in_time: bool) -> Codelet:
-    """A codelet of batch norm on boxes of a matrix, or of a sequence of it: `samples` are those of all timesteps."""
+def of_norm(name: str, in_time: bool, each: bool = False) -> Codelet:
+    """A codelet of batch norm on boxes of a matrix, or of a sequence of it: `samples` are those of all timesteps, or of
+    each by itself, whose rows of statistics are then as many `neurons` more."""
     signature, compute, formula, flops, constants = OF_NORM[name]
     box = f":, {BOX}" if in_time else BOX
-    fields = fields_of(signature.replace("[BOX]", f"[{box}]").replace("[ROW]", "[:, start:stop]"))
+    signature = signature.replace("[BOX]", f"[{box}]").replace("[ROW]", "[:, start:stop]")
+    if each:
+        signature, compute = signature.replace("[piece,", "[first:last,"), OF_EACH.get(compute, compute)
+    fields = fields_of(signature)
     sized = fields[0].name
     extents: dict[str, Any] = {"samples": Length(sized, 0), "neurons": Length(sized, 1), "elements": Size(sized)}
     if in_time:
         extents |= {"samples": Length(sized, 1), "neurons": Length(sized, 2), "timesteps": Length(sized, 0)}
     return Codelet(
-        name=f"{name}{'InTime' if in_time else ''}",
+        name=f"{name}{'Each' if each else 'InTime' if in_time else ''}",
         fields=fields,
         compute=compute,
-        cost=_norm_formula(in_time, *formula),
+        cost=_norm_formula(in_time, *formula, each=each),
         flops=terms_of({"elements": flops}),
         constants=constants,
         code_bytes=512 + 3 * CALL_BYTES,

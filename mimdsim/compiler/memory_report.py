@@ -172,7 +172,7 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
             for layer in network.layers
         )
         yield 'network.recurrence = "one_to_one" instead of "all_to_all"', replace(network, layers=own), options
-    if len(network.stretches) > 1:
+    if any(layer.norm and layer.norm.per == "sequence" for layer in network.layers):
         per = {"sequence": "timestep"}
         every = [layer.norm for layer in network.layers]
         norms = [norm and replace(norm, per=per.get(norm.per, norm.per)) for norm in every]

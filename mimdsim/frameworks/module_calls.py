@@ -56,13 +56,16 @@ _NORM = (
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _ENCODED = "encode the example before the module gets it"
 _CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
-OF_TIMESTEPS = ("BatchNormThroughTime", "TemporalEffectiveBatchNorm")  # with weights of each timestep's own
+BNTT = "BatchNormThroughTime"
 NEAREST = {
     **dict.fromkeys(("Dropout3d", "AlphaDropout", "FeatureAlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm3d", "InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
+    **dict.fromkeys(("InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
     "ThresholdDependentBatchNorm3d": "spikingjelly ThresholdDependentBatchNorm2d",
-    **dict.fromkeys((f"{kind}{d}d" for kind in OF_TIMESTEPS for d in (1, 2, 3)), "one norm for all timesteps"),
+    **dict.fromkeys(
+        (f"TemporalEffectiveBatchNorm{d}d" for d in (1, 2, 3)), "a batch norm for each timestep (BNTT), or one for all"
+    ),
+    **dict.fromkeys((f"{BNTT}{d}d" for d in (1, 2, 3)), "the same with step_mode='s', called in every timestep"),
     **dict.fromkeys(
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),
@@ -87,12 +90,11 @@ NEAREST = {
     **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     "ReLU": "a spiking layer",
     "Softmax": "leave it to the loss",
-    "LogSoftmax": "leave it to the loss",
 }
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
 _NN = torch.nn
 OF_SAMPLES = (_NN.LayerNorm, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)  # norms of each by itself
-OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh)
+OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax)
 
 
 # batch norms whose gains begin as a multiple of the threshold
@@ -132,14 +134,16 @@ def kind_of(module: torch.nn.Module) -> Kind:
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     if isinstance(module, (_NN.Dropout, _NN.Dropout1d, _NN.Dropout2d)) or key in DROPOUTS:
         return Kind.DROPOUT
-    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, *OF_SAMPLES)) or key in OF_THRESHOLDS:
+    if isinstance(module, (_NN.BatchNorm1d, _NN.BatchNorm2d, _NN.BatchNorm3d, *OF_SAMPLES)) or key in OF_THRESHOLDS:
         return Kind.NORM
     if key == "spikingjelly.VotingLayer":
         return Kind.VOTE
     if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
         return Kind.CONTAINER
     of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
-    refused = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ in NEAREST
+    name = type(module).__name__
+    by_timestep = name.startswith(BNTT) and getattr(module, "step_mode", "") == "s"
+    refused = key.partition(".")[0] in FRAMEWORKS and name in NEAREST and not by_timestep
     return Kind.UNKNOWN if of_torch or refused else Kind.CONTAINER
 
 
@@ -411,18 +415,11 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
         raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
     if isinstance(module, OF_SAMPLES):
-        tracked = getattr(module, "track_running_stats", False)
-        if module.weight is None or module.bias is None or tracked:
-            raise refusal(
-                f"{where} has no gain, no shift, or averages its statistics; nearest: affine=True (of LayerNorm "
-                "elementwise_affine=True and bias=True), track_running_stats=False"
-            )
+        if getattr(module, "track_running_stats", False):
+            raise refusal(f"{where} averages its statistics; nearest: track_running_stats=False")
         return replace(of, norm=name)
-    if module.running_var is None or module.bias is None:
-        raise refusal(
-            f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True, and one norm "
-            "for all timesteps (not BNTT)"
-        )
+    if module.running_var is None:
+        raise refusal(f"{where} has no statistics to evaluate by; nearest: track_running_stats=True")
     if module.training:
         if module.momentum is None:
             raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")
@@ -472,8 +469,11 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
     seen = recorder.seen
-    seen.returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
-    seen.values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors_in(made)]
+    logits = recorder.logits if timesteps is None else {}
+    ends = [logits.get(id(tensor), tensor) for tensor in tensors_in(made)]
+    seen.log_softmax = len(ends) == 1 and id(made) in logits
+    seen.returned = [recorder.origin(tensor) for tensor in ends]
+    seen.values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in ends]
     seen.stepwise = timesteps is not None
     seen.returned_before = every[: len(every) - len(seen.returned)]
     return seen

@@ -185,25 +185,38 @@ def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     return "membrane_of_spiking"
 
 
-def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool) -> str:
-    """How what the module returned, in one call, reads its last layer over time; '' where its functions say so."""
-    if recorded.reading or stepwise:
+def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool, by_module: bool) -> str:
+    """How what the module returned first reads its last layer over time; '' where its functions say so. by_module:
+    whether that is what the loss is of; else any of what it returned may be the last layer's.
+
+    Raises DescriptionError where it returned something else, as of some timesteps or classes."""
+    if recorded.reading:
         return recorded.reading
     calls, of_cells = last.calls, last.calls.reading.of_cells
     outputs, spikes = (calls.outputs, True) if reads == "spikes" or of_cells else (calls.states or calls.outputs, False)
     of_output = [at for at, each in enumerate(recorded.returned) if (calls.name, spikes) in sources_in(each)]
-    timesteps = len(calls.sequence(outputs))
-    # a list of all timesteps, the first of which may be a current as it is
-    if not of_output or len(recorded.returned) == timesteps <= len(of_output) + 1 or len(of_output) == timesteps:
+    if not of_output:
         return ""
-    functions, values = functions_in(recorded.returned[of_output[0]]), recorded.values[of_output[0]]
-    some = functions <= {"stack"} and values.ndim < calls.outputs[0].ndim + (not calls.in_time)
-    if not some and not of_cells:
-        return ""
-    found = reading_of(values, calls.sequence(outputs), functions)
+    every, origins = calls.sequence(outputs), recorded.returned
+    every = every.reshape(*every.shape[:2], -1, recorded.votes).mean(axis=-1)
+    values = [recorded.values[at] * divisor_of(origins[at]) for at in of_output]
+    functions = functions_in(origins[of_output[0]])
+    if len(of_output) > 1 and values[0].shape == every.shape[1:]:
+        # a list of all timesteps, the first of which may be a current as it is
+        begun = [recorded.values[0]] if len(of_output) == len(every) - 1 == len(origins) - 1 else []
+        values = [np.stack([*begun, *values])]
+    elif stepwise:
+        every = every[-1:]
+    read = [reading_of(each, every, functions) for each in values]
+    found = read[0] if by_module else next(filter(None, read), "")
     if not found:
-        raise refusal(f"the output is neither all of what '{calls.name}' made nor a reading of it; return one of these")
-    return found
+        raise refusal(
+            f"the output is neither all of what '{calls.name}' made nor a reading of it (its last, mean, highest or "
+            "summed value over all timesteps); return one of these"
+        )
+    # what functions say already
+    known = stepwise or "mean" in functions or (reads != "spikes" and not of_cells and functions - {"stack"})
+    return "" if known or (found == "sum" and not of_cells) else found
 
 
 def reading_of(returned: np.ndarray, outputs: np.ndarray, functions: Collection[str]) -> str:
@@ -215,7 +228,9 @@ def reading_of(returned: np.ndarray, outputs: np.ndarray, functions: Collection[
         "sum": outputs.sum(axis=0),
         "max": outputs.max(axis=0),
     }
-    every = {"sum of all": outputs, "sum of all, by sample": outputs.swapaxes(0, 1)}
+    begun = np.pad(outputs, ((1, 0), (0, 0), (0, 0)))  # with the state that they begin with
+    every = {"all": outputs, "all, by sample": outputs.swapaxes(0, 1), "all, time last": outputs.transpose(1, 2, 0)}
+    every |= {"begun": begun, "begun, by sample": begun.swapaxes(0, 1)}
     said = {{"amax": "max", "add": "sum"}.get(each, each) for each in functions}  # several may agree on the example
     for name, values in sorted({**readings, **every}.items(), key=lambda each: each[0] not in said):
         same = values.shape == returned.shape and bool(
@@ -243,6 +258,8 @@ def objective(
     else:
         scale = {"logit_scale": 1 / timesteps / divisor} if "mean" in functions else votes
         made = {"loss": "cross_entropy", "reading": reading or "sum", **scale}
+    if recorded.log_softmax and made.get("loss", "cross_entropy") != "cross_entropy":
+        raise refusal("the output goes through 'log_softmax', which only loss = 'cross_entropy' leaves as it is")
     if (made.get("loss") == "mean_squared_error" and votes) or (made.get("reading") == "max" and recorded.votes > 1):
         raise refusal("counts, or the highest, of a mean of outputs have no loss here; nearest: 'ce_count_loss'")
     return made

@@ -188,9 +188,9 @@ def currents_of(
             rows = _pooled(convolution.planes, convolution.before, rows, by_channel=True)
         rows = np.stack([OPERATIONS["unfold"].evaluate(unfold, each)[0] for each in rows])
     made = product(convolution.groups if convolution else None, rows, weights) + bias
-    gain, shift = (each.reshape(1, -1) for each in rows_of_norm) if rows_of_norm else (np.ones(1), np.zeros(1))
+    gain, shift = map(np.atleast_2d, rows_of_norm or (np.ones(1), np.zeros(1)))
     if norm and norm.averages:
-        batches = [made] if norm.per == "sequence" else list(made)
+        batches = [made] if norm.at_once else list(made)
         evaluate = OPERATIONS["batch_norm"].evaluate
         made = np.stack([evaluate(norm, each, gain, shift)[0] for each in batches]).reshape(made.shape)
     elif norm:
@@ -216,9 +216,11 @@ def largest_of_norm(
     values that hardly differ it makes their rounding large."""
     before = replace(convolution, after=None) if convolution else None
     made = currents_of(before, spikes, weights, bias)
-    groups = norm.groups if not norm.averages else gain.size
+    gain = np.atleast_2d(gain)
+    groups = gain.shape[-1] if norm.averages else norm.groups
+    gain = np.abs(gain).max(axis=0)  # of all timesteps
     shares = made.reshape(*made.shape[:2], groups, -1)
-    axes = {"sequence": (0, 1, 3), "timestep": (1, 3), "sample": (3,)}[norm.per]
+    axes = {"sequence": (0, 1, 3), "sample": (3,)}.get(norm.per, (1, 3))
     least = shares.var(axis=axes, keepdims=True).min(axis=(0, 1, 3))
     scale = np.abs(gain.reshape(groups, -1)) / np.sqrt(least + norm.epsilon)[:, None]
     neurons = convolution.result.neurons if convolution else gain.size

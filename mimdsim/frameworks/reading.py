@@ -114,7 +114,7 @@ def workload_of(
     training = table.setdefault("training", {})
     reads = output_read(output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1])
     table["network"]["output"] = reads
-    reading = "" if loss else read_over_time(recorded, layers[-1], reads, timesteps is not None)
+    reading = read_over_time(recorded, layers[-1], reads, timesteps is not None, not loss)
     training |= objective(loss, recorded, layers[-1], reads != "spikes", len(values), reading)
     folder = folder_to_make(out, "from-torch")
     training["initial_weights"] = WEIGHTS
@@ -328,6 +328,8 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         sent, values = at_every_age(
             product.delays, sent, values, delay_of(product.delays.ages, held[product.positions])
         )
+    if not product.convolution and sent.shape[-1] != len(values):
+        raise refusal(f"'{product.weight}' reads {len(values)} of {sent.shape[-1]} values of each sample; all can run")
     outputs = currents_of(product.convolution, sent, values, bias)
     reading = reading_of(recorded.values[at], outputs, functions_in(recorded.returned[at]))
     if not reading:

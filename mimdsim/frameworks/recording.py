@@ -122,9 +122,10 @@ class Recorded:
     """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last);
     masks: zeros and ones by which parameters are multiplied, by their names; norms: how often each batch norm ran;
     values: float64 of what it returned; reading: how what it returned reads a linear layer that ends it, '' where none
-    does; votes: how many outputs stand for a class, of which the module returned the mean; made: by operations element
-    by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module took one a call;
-    unread: what functions made that are not understood, or gather timesteps, in order;
+    does; log_softmax: whether that was one over the classes, which a cross-entropy undoes: `returned` and `values` are
+    of what it was made of; votes: how many outputs stand for a class, of which the module returned the mean; made: by
+    operations element by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module
+    took one a call; unread: what functions made that are not understood, or gather timesteps, in order;
     returned_before: by the calls before the last, in a single step."""
 
     layers: dict[str, NeuronCalls] = field(default_factory=dict)
@@ -133,6 +134,7 @@ class Recorded:
     masks: dict[str, np.ndarray] = field(default_factory=dict)
     values: list[np.ndarray] = field(default_factory=list)
     reading: str = ""
+    log_softmax: bool = False
     votes: int = 1
     made: list[Made] = field(default_factory=list)
     timesteps: int = 0
@@ -157,6 +159,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._gradients = True
         self._multiplied: Counter[str] = Counter()
         self._steps: dict[Any, Step | None] = {}
+        self.logits: dict[int, torch.Tensor] = {}  # of samples, by id of the log_softmax made of them
         for path, each in module.named_modules():
             if not getattr(each, "autapses", True):  # norse: no neuron excites itself
                 name = f"{path}.recurrent_weights".lstrip(".")
@@ -221,6 +224,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark([made, given[0]] if options["inplace"] else made, left)
         if name in OF_SHAPES and len(known) == 1:
             return
+        if name == "log_softmax" and made.ndim == 2 and (kwargs.get("dim", None) or [*args, None][1]) in (1, -1):
+            self.logits[id(made)] = args[0]
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
             return self._keep(args[0], made, known[0])
         if name in ADDS and not kwargs and (biased := self._biased(known)) is not None:

@@ -80,8 +80,9 @@ def _function(product: Product, first: int, last: int | None) -> WeightFunction 
 class TorchLayer:
     """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
     biases: those that are added up to its own; recurrent_bias: of cells; trained_norm: its batch norm, where that is
-    not folded into it, in which the statistics have the bias before it in them; negative: parameters whose products are
-    subtracted."""
+    not folded into it, in which the statistics have the bias before it in them; of_norm: what that has in the module,
+    if it scales and shifts 'weight' and 'bias'; norms: those of timesteps, in their order; negative: parameters whose
+    products are subtracted."""
 
     calls: NeuronCalls
     sources: tuple[Source, ...]
@@ -92,6 +93,8 @@ class TorchLayer:
     recurrent_function: WeightFunction | None = None
     recurrent_bias: str = ""
     trained_norm: BatchNorm | None = None
+    norms: tuple[str, ...] = ()
+    of_norm: frozenset[str] = frozenset()
     negative: frozenset[str] = frozenset()
 
     @property
@@ -243,6 +246,11 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
             f"{nearest}"
         )
+    has = frozenset(name for name, _ in (*of.named_parameters(), *of.named_buffers()))
+    layer = replace(layer, of_norm=has)
+    every = tuple(feed.product.norm for each in layer.calls.origins for feed in feeds_of(each) if feed.product.norm)
+    if len(set(every)) > 1:
+        return _with_norms(module, recorded, layer, every)
     if groups:
         return replace(layer, trained_norm=BatchNorm(per="sample", epsilon=of.eps, groups=groups))
     if layer.sources[0].product.folded:
@@ -252,6 +260,21 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
         raise refusal(f"'{layer.norm}' ran {calls} times in {timesteps} timesteps; once, or once in each, can run")
     per = "timestep" if calls == timesteps else "sequence"
     return replace(layer, trained_norm=BatchNorm(per=per, epsilon=of.eps, momentum=of.momentum))
+
+
+def _with_norms(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer, every: tuple[str, ...]) -> TorchLayer:
+    """The layer with batch norms of timesteps, `every` in their order (BNTT)."""
+    norms: list[Any] = [module.get_submodule(each) for each in every]
+    about = {(type(each), each.eps, getattr(each, "momentum", 0), each.bias is None) for each in norms}
+    timesteps = len(layer.calls.sequence(layer.calls.outputs))
+    alike = len(about) == 1 and not features_of(norms[0])[1] and not layer.sources[0].product.folded
+    if not alike or len(set(every)) < timesteps or any(recorded.norms[each] != 1 for each in every):
+        raise refusal(
+            f"layer '{layer.calls.name}' has several norms, '{every[0]}' among them; nearest: one, or a batch norm for "
+            "each timestep (BNTT), all of the same momentum and epsilon and in train()"
+        )
+    how = {"per": "each_timestep", "rows": timesteps, "epsilon": norms[0].eps, "momentum": norms[0].momentum}
+    return replace(layer, norms=every, trained_norm=BatchNorm(**how))
 
 
 def features_of(norm: Any) -> tuple[int, int]:
@@ -356,20 +379,20 @@ def _check_every_call(layer: TorchLayer, first: Mapping[str, int]) -> None:
     """What a layer reads is the same in every timestep, but for itself in the first, and for what was before it or, by
     layer, before there was anything."""
     origins = layer.calls.origins
-    read = [_products_read(origin, t, len(origins)) for t, origin in enumerate(origins)]
+    read = [_products_read(origin, t, len(origins), layer.norms) for t, origin in enumerate(origins)]
     for t, each in enumerate(read):
         missing = read[-1] - each
         if not each <= read[-1] or (t and any(age + first.get(of, 0) <= t for *_, of, age in missing)):
             raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
 
 
-def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[Any, ...]]:
-    """(weights, convolution, layer, timesteps ago) of all that a layer reads in timestep t."""
+def _products_read(origin: Origin | None, t: int, timesteps: int, norms: tuple[str, ...] = ()) -> set[tuple[Any, ...]]:
+    """(weights, convolution, layer, timesteps ago) of all that a layer reads in timestep t. norms: of timesteps."""
     return {
         (
             feed.product.weight,
             feed.product.convolution,
-            feed.product.norm,
+            feed.product.norm in norms or feed.product.norm,
             feed.product.dropout,
             feed.product.negative,
             feed.product.function,
@@ -447,9 +470,10 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
 
 def _parameters_of(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
     """The parameters of the module that a layer takes, each once."""
-    of_norm = module.get_submodule(layer.norm).named_parameters() if layer.norm else ()
+    norms = [*dict.fromkeys(filter(None, (layer.norm, *layer.norms)))]
+    of_norm = [f"{norm}.{name}" for norm in norms for name, _ in module.get_submodule(norm).named_parameters()]
     names = [name for each in layer.sources for name in (each.product.weight, each.product.positions)]
-    names += [layer.recurrent, *layer.biases, layer.recurrent_bias, *(f"{layer.norm}.{name}" for name, _ in of_norm)]
+    names += [layer.recurrent, *layer.biases, layer.recurrent_bias, *of_norm]
     return [*filter(None, dict.fromkeys([*names, *(of for of, _ in constants_of("", layer))]))]
 
 

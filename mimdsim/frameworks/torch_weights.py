@@ -14,13 +14,14 @@ from mimdsim.base.files import with_home
 from mimdsim.frameworks.delays import delay_of, position_of
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, named, number_of_biases, read_by
-from mimdsim.graph.batch_norm import STATISTICS
+from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.names import ROLES
 from mimdsim.workload import Workload
 from mimdsim.workload.interchange.model_file import weights_named
 from mimdsim.workload.interchange.weights_file import read_notes
 
 MINUS = "-"  # in the place of a batch norm: what is subtracted
+ROW = "@"  # and of what is a row of an array here: '@3', or '@3:fc.bias' of a running mean with that bias in it
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 
 
@@ -57,6 +58,10 @@ def weights_of(
         before = np.sum([held[bias] for bias in layer.biases], axis=0)
         for of, array, turned, rows, norm in _links_of(layers, name, layer):
             values, role = held[of], array.partition(".")[0]
+            if norm.startswith(ROW):
+                less = before if role == "mean" else 0.0
+                made[array] = np.vstack([*made.get(array, ()), values - less])
+                continue
             if role == "r" and values.ndim < 2 and values.size != layer.calls.neurons:
                 raise refusal(
                     f"'{of}' is one number for {layer.calls.neurons} neurons; give each its own, V of that size"
@@ -84,15 +89,25 @@ def weights_of(
 
 def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     """Constants that differ from neuron to neuron, of neurons that are written out, and biases of 0 where the other of
-    both is there."""
-    written = layer.calls.reading.written
+    both is there; of a norm that does not scale or shift, 1 and 0."""
+    written, norm = layer.calls.reading.written, layer.trained_norm
+    held = {"weight": (f"gain.{name}", 1.0), "bias": (f"{_shift_of(norm)}.{name}", 0.0)} if norm else {}
+    columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
+    shape = norm.rows if norm else 1, columns
+    plain: dict[str, np.ndarray]
+    plain = {array: np.full(shape, value) for of, (array, value) in held.items() if of not in layer.of_norm}
     if not written:
-        return {}
+        return plain
     made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
     if written.own and bool(layer.biases or layer.shifts) != bool(layer.recurrent_bias):
         columns = layer.calls.neurons * written.model(name).gates
         made[f"b.{name}" if layer.recurrent_bias else f"rb.{name}"] = np.zeros((1, columns))
-    return made
+    return made | plain
+
+
+def _shift_of(norm: BatchNorm) -> str:
+    """In which array here its shift is."""
+    return "b" if norm.averages else "shift"
 
 
 Link = tuple[str, str, bool, int, str]
@@ -101,7 +116,7 @@ Link = tuple[str, str, bool, int, str]
 def links_of(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
     it, or MINUS); with a batch norm the bias is that of its shift. Of the running mean of one that is trained, the
-    last is the bias before it; of delays, the Dcls1d."""
+    last is the bias before it; of delays, the Dcls1d; of norms of timesteps ROW and which."""
     every = (link for name, layer in named(layers) for link in _links_of(layers, name, layer))
     return [(of, array, turned, rows[0] if rows else 0, norm) for of, array, turned, rows, norm in every]
 
@@ -128,10 +143,19 @@ def _links_of(
     if layer.recurrent_bias:
         yield layer.recurrent_bias, f"rb.{name}", False, whole, ""
     yield from ((of, array, False, None, "") for of, array in constants_of(name, layer))
+    for number, norm in enumerate(layer.norms):
+        shares = {"weight": "gain", "bias": "b", "running_mean": "mean", "running_var": "variance"}
+        for of, array in shares.items():
+            if of in layer.of_norm:
+                bias = f":{layer.biases[0]}" if array == "mean" and layer.biases else ""
+                yield f"{norm}.{of}", f"{array}.{name}", False, whole, f"{ROW}{number}{bias}"
+    if layer.norms:
+        return
     if layer.trained_norm:
-        yield f"{layer.norm}.weight", f"gain.{name}", False, whole, ""
-        shift = "b" if layer.trained_norm.averages else "shift"
-        yield f"{layer.norm}.bias", f"{shift}.{name}", False, whole, ""
+        arrays = {"weight": "gain", "bias": _shift_of(layer.trained_norm)}
+        yield from (
+            (f"{layer.norm}.{of}", f"{arrays[of]}.{name}", False, whole, "") for of in layer.of_norm & arrays.keys()
+        )
     if layer.trained_norm and layer.trained_norm.averages:
         yield f"{layer.norm}.running_mean", f"mean.{name}", False, whole, "".join(layer.biases)
         yield f"{layer.norm}.running_var", f"variance.{name}", False, whole, ""
@@ -193,15 +217,21 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
         raise DescriptionError(
             "to_torch", [f"the module has no parameter '{missing[0]}', which the workload was made of"]
         )
-    done: set[str] = set()
+    done: set[tuple[str, int | None]] = set()
     with torch.no_grad():
         for name, array, turned, row, norm in names:
-            if array in done:
+            if (array, row_of(norm).start) in done:
                 continue
-            done.add(array)
+            done.add((array, row_of(norm).start))
             # notes of before have one array for biases that add up: all that was learned goes to the first
-            others = [(other, sign) for other, same, _, _, sign in names if same == array and other != name]
-            values = torch.as_tensor(_unfolded(module, weights[public_name(array)], array, names, norm))
+            others = [
+                (other, sign)
+                for other, same, _, _, sign in names
+                if same == array and other != name and row_of(sign) == row_of(norm)
+            ]
+            trained = weights[public_name(array)][row_of(norm)]
+            norm = norm.partition(":")[2] if norm.startswith(ROW) else norm
+            values = torch.as_tensor(_unfolded(module, trained, array, names, norm))
             target = held[name]
             if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it
                 target = (target.T if turned else target)[row : row + len(values)]
@@ -213,6 +243,12 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
                 )
             values = values.reshape(target.shape).to(target)
             target.copy_(values - sum(held[other] * (1 if sign == norm else -1) for other, sign in others))
+
+
+def row_of(norm: str) -> slice:
+    """The rows of an array here that a link is of."""
+    number = int(norm[1:].partition(":")[0]) if norm.startswith(ROW) else None
+    return slice(None) if number is None else slice(number, number + 1)
 
 
 def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: list[Link], norm: str) -> np.ndarray:

@@ -3,6 +3,10 @@
 Gain and bias are trained, one number for each column: a neuron, or a channel of planes, whose positions count like
 samples. A training step normalises by the statistics of its batch and keeps running averages of them; what is not
 learned from uses those, which are then constants of the layer (`folded`).
+
+Norms of "each_timestep" (BNTT, Kim and Panda 2021) have a gain, a bias and statistics for every timestep. They are made
+of the whole sequence at once: rows [timesteps, columns] instead of [1, columns], each with its own share of the values.
+Statistics that differ from timestep to timestep do not fold into weights: these stay as rows (`fixed`).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, l
 if TYPE_CHECKING:
     from mimdsim.graph.layer import Layer
 
-PER = ("timestep", "sequence", "sample")
+PER = ("timestep", "sequence", "each_timestep", "sample")
 STATISTICS = ("mean", "variance")  # roles of the running averages, which are kept like parameters and not trained
 
 
@@ -27,12 +31,16 @@ STATISTICS = ("mean", "variance")  # roles of the running averages, which are ke
 class BatchNorm:
     """per: the statistics are those of every timestep, or of all timesteps of the sequence together; or, of a "sample",
     those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`sample_norm.py`).
-    epsilon: added to the variance. momentum: the share that a new value has of a running average (0 to 1)."""
+    rows: of gain, bias and statistics, one for each timestep where these are of "each_timestep". fixed: by the running
+    averages, which stay as they are. epsilon: added to the variance. momentum: the share that a new value has of a
+    running average (0 to 1)."""
 
     per: str = "timestep"
     epsilon: float = 1e-5
     momentum: float = 0.1
     groups: int = 1
+    rows: int = 1
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         if self.per not in PER:
@@ -44,6 +52,11 @@ class BatchNorm:
             )
         if self.groups != 1 and self.averages:
             raise MappingError(f'network.batch_norm_groups = {self.groups}: only a batch_norm of a "sample" has groups')
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it is made of all timesteps at once, before those of the layer's neurons."""
+        return self.per in ("sequence", "each_timestep")
 
     @property
     def averages(self) -> tuple[str, ...]:
@@ -77,7 +90,7 @@ def folded(layers: tuple[Layer, ...], weights: Mapping[str, np.ndarray]) -> dict
     """The parameters of the same layers without batch norm: weights and biases with the running averages in them."""
     made = dict(weights)
     for layer in layers:
-        if layer.norm is None or not layer.norm.averages:
+        if layer.norm is None or not layer.norm.averages or layer.norm.rows > 1:
             continue
         scale = scale_of(layer, weights).reshape(1, -1)
         named = {each.role: each.name for each in layer.parameters}
@@ -93,14 +106,31 @@ def folded(layers: tuple[Layer, ...], weights: Mapping[str, np.ndarray]) -> dict
 
 
 def _batch_norm(norm: BatchNorm, x: np.ndarray, gain: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, ...]:
-    """[..., columns], and mean and variance [1, columns] over all other axes."""
-    flat = x.reshape(-1, x.shape[-1])
-    share = x.dtype.type(1 / len(flat))
-    mean = summed(flat) * share
-    apart = flat - mean
-    variance = summed(apart * apart) * share
-    made = apart * (gain * _inverse(variance, norm)) + bias
-    return made.reshape(x.shape), mean, variance
+    """[..., columns], and mean and variance [rows, columns] over all other axes, or those of a timestep."""
+    shares = _shares(x, len(gain))
+    share = x.dtype.type(1 / shares.shape[1])
+    mean = _summed(shares) * share
+    apart = shares - mean[:, None]
+    variance = _summed(apart * apart) * share
+    return _normalise(norm, x, gain, bias, mean, variance)[0], mean, variance
+
+
+def _normalise(
+    norm: BatchNorm, x: np.ndarray, gain: np.ndarray, bias: np.ndarray, mean: np.ndarray, variance: np.ndarray
+) -> tuple[np.ndarray]:
+    """By statistics that are given."""
+    scale = gain * _inverse(variance, norm)
+    made = (_shares(x, len(gain)) - mean[:, None]) * scale[:, None] + bias[:, None]
+    return (made.reshape(x.shape),)
+
+
+def _shares(x: np.ndarray, rows: int) -> np.ndarray:
+    """[rows, values, columns]: what has each row of statistics in common."""
+    return x.reshape(rows, -1, x.shape[-1])
+
+
+def _summed(shares: np.ndarray) -> np.ndarray:
+    return np.concatenate([summed(each) for each in shares])
 
 
 def _inverse(variance: np.ndarray, norm: BatchNorm) -> np.ndarray:
@@ -113,8 +143,8 @@ def _sums(
     norm: BatchNorm, q: np.ndarray, x: np.ndarray, mean: np.ndarray, variance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The gradients of gain and bias."""
-    flat, apart = q.reshape(-1, q.shape[-1]), x.reshape(-1, x.shape[-1]) - mean
-    return summed(flat * apart) * _inverse(variance, norm), summed(flat)
+    shares, apart = _shares(q, len(mean)), _shares(x, len(mean)) - mean[:, None]
+    return _summed(shares * apart) * _inverse(variance, norm), _summed(shares)
 
 
 def _input_gradient(
@@ -127,8 +157,11 @@ def _input_gradient(
     d_gain: np.ndarray,
     d_bias: np.ndarray,
 ) -> tuple[np.ndarray]:
-    inverse, share = _inverse(variance, norm), q.dtype.type(q.shape[-1] / q.size)
-    return (gain * inverse * (q - share * (d_bias + (x - mean) * inverse * d_gain)),)
+    inverse, shares = _inverse(variance, norm), _shares(q, len(mean))
+    share = q.dtype.type(1 / shares.shape[1])
+    slope = (_shares(x, len(mean)) - mean[:, None]) * inverse[:, None] * d_gain[:, None]
+    made: np.ndarray = (gain * inverse)[:, None] * (shares - share * (d_bias[:, None] + slope))
+    return (made.reshape(q.shape),)
 
 
 def _vjp(build: Backward, op: Operation, q: str | None, *_statistics: str | None) -> tuple[str | None, ...]:
@@ -145,7 +178,7 @@ def _vjp(build: Backward, op: Operation, q: str | None, *_statistics: str | None
 
 
 def _row(value: Value) -> Value:
-    return Value(name="", shape=(1, value.shape[-1]))
+    return Value(name="", shape=value.shape)
 
 
 BATCH_NORM = (
@@ -153,24 +186,30 @@ BATCH_NORM = (
         name="batch_norm",
         shapes=lambda values, _: (
             ("", Value(name="", shape=values[0].shape)),
-            ("mean", _row(values[0])),
-            ("variance", _row(values[0])),
+            ("mean", _row(values[1])),
+            ("variance", _row(values[1])),
         ),
         evaluate=_batch_norm,
         vjp=_vjp,
-        flops=lambda values, _: 7 * elements(values[0]) + 4 * values[0].shape[-1],
+        flops=lambda values, _: 7 * elements(values[0]) + 4 * elements(values[1]),
+    ),
+    OpDef(
+        name="batch_norm_fixed",  # by statistics that stay as they are
+        shapes=like(0),
+        evaluate=_normalise,
+        flops=lambda values, _: 3 * elements(values[0]) + 3 * elements(values[1]),
     ),
     OpDef(
         name="batch_norm_sums",
-        shapes=lambda values, _: (("gain", _row(values[0])), ("bias", _row(values[0]))),
+        shapes=lambda values, _: (("gain", _row(values[2])), ("bias", _row(values[2]))),
         evaluate=_sums,
-        flops=lambda values, _: 4 * elements(values[0]) + 4 * values[0].shape[-1],
+        flops=lambda values, _: 4 * elements(values[0]) + 4 * elements(values[2]),
     ),
     OpDef(
         name="batch_norm_input_gradient",
         shapes=like(0),
         evaluate=_input_gradient,
-        flops=lambda values, _: 5 * elements(values[0]) + 7 * values[0].shape[-1],
+        flops=lambda values, _: 5 * elements(values[0]) + 7 * elements(values[2]),
     ),
     OpDef(
         name="running_average",

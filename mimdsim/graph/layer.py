@@ -243,9 +243,11 @@ class Layer(Shown):
         if self.recurs:
             shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
         if self.bias or (self.norm and self.norm.averages):
-            shapes |= dict.fromkeys(self._biases, (1, self.gates * self.columns))
+            rows = self.norm.rows if self.norm else 1
+            shapes |= dict.fromkeys(self._biases, (rows, self.gates * self.columns))
         if self.norm:
-            shapes |= dict.fromkeys(("gain", *(self.norm.averages or ("shift",))), (1, self.columns))
+            of_norm = ("gain", *(self.norm.averages or ("shift",)))
+            shapes |= dict.fromkeys(of_norm, (self.norm.rows, self.columns))
         if self.cell is not None:
             if self.bias and self.cell.of.recurrent:
                 shapes["recurrent_bias"] = (1, self.gates * self.columns)

@@ -229,6 +229,9 @@ class SpikingNetwork(Shown):
             raise MappingError(f"layer '{layer.name}': batch norm is of all currents: set network.spikes = \"dense\"")
         if layer.gates > 1:
             raise MappingError(f"layer '{layer.name}': cells with gates have no batch norm: leave it out")
+        rows = self.timesteps if layer.norm.per == "each_timestep" else 1
+        if layer.norm.rows != rows:
+            raise MappingError(f"layer '{layer.name}': batch norm has {layer.norm.rows} rows; {rows} are needed")
         if layer.columns % layer.norm.groups:
             raise MappingError(
                 f"layer '{layer.name}': network.batch_norm_groups = {layer.norm.groups} do not divide its "
@@ -238,7 +241,7 @@ class SpikingNetwork(Shown):
             raise MappingError(
                 f"layer '{layer.name}': a norm of one value has no variance: lower network.batch_norm_groups"
             )
-        if self.values_normalised(layer) < 2:
+        if self.values_normalised(layer) < 2 and not layer.norm.fixed:
             raise MappingError(f"layer '{layer.name}': batch norm of one value has no variance: raise training.batch")
 
     def _check_stretches(self) -> None:
@@ -262,7 +265,7 @@ class SpikingNetwork(Shown):
         known for all timesteps before: it is normalised by the statistics of the whole sequence."""
         found: list[list[Layer]] = [[]]
         for layer in self.layers:
-            if layer.norm and layer.norm.per == "sequence":
+            if layer.norm and layer.norm.at_once:
                 found.append([])
             found[-1].append(layer)
         return tuple(map(tuple, found))
@@ -527,12 +530,19 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
             selection=replace(layer.selection, second_threshold=layer.selection.threshold),
             dropout=0.0,
             bias=layer.bias or bool(layer.norm and layer.norm.averages),
-            norm=layer.norm and (None if layer.norm.averages else layer.norm),
+            norm=_evaluated(layer.norm),
         )
         for layer in network.layers
     )
     loss = replace(network.loss, firing_strength=0.0)
     return replace(network, layers=layers, batch=batch, threshold_schedule=None, loss=loss, frozen=(), pruned=())
+
+
+def _evaluated(norm: BatchNorm | None) -> BatchNorm | None:
+    """What is left of a norm where nothing is learned: nothing of one that folds into weights."""
+    if norm is None or not norm.averages:
+        return norm
+    return replace(norm, fixed=True) if norm.rows > 1 else None
 
 
 def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
@@ -756,6 +766,10 @@ def _normalised(
         made, _ = body.add("standardise", (current,), f"current.{name}.standard", layer=name, attributes=about)
         made = body.one("self_synapse", (made, trained["gain"]), f"current.{name}.scaled", layer=name)
         return (), body.one("bias_add", (made, trained["shift"]), f"current.{name}.normalised", layer=name)
+    if layer.norm.fixed:
+        given = (current, *(trained[role] for role in OF_NORM))
+        made = body.one("batch_norm_fixed", given, f"current.{name}.normalised", layer=name, attributes=layer.norm)
+        return (), made
     names = f"current.{name}.normalised", *(f"{role}.{name}.now" for role in STATISTICS)
     inputs = current, trained["gain"], trained["bias"]
     made, *statistics = body.add("batch_norm", inputs, names[0], layer=name, attributes=layer.norm, names=names)
@@ -788,7 +802,7 @@ def _current(body: GraphBuilder, network: SpikingNetwork, layer: Layer, current:
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.acting}
     product = "matmul" if network.spikes == "dense" else "synapse"
     carries: tuple[Carry, ...] = ()
-    if layer.norm and layer.norm.per != "sequence":
+    if layer.norm and not layer.norm.at_once:
         carries, current = _normalised(body, network, layer, current)
     if layer.recurrence != "none":
         kind = product if layer.recurrence == "all_to_all" else "self_synapse"

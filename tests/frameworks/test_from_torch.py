@@ -67,7 +67,7 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     for parameter, array, transposed, row, norm in links:
         if parameter not in learning:
             continue
-        mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
+        mine = outcome.gradients[array.removeprefix("w.")][torch_weights.row_of(norm)].astype(np.float64)
         every = (zoo.as_here(each[parameter], transposed, mine, norm) for each in (double, single))
         wanted, rounded = (each[row : row + len(mine)] for each in every)
         assert np.abs(wanted).max() > 0
@@ -378,8 +378,8 @@ REFUSED = {
     "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
         nn.RMSNorm(8)
     ),
-    "'1' (LayerNorm) has no gain, no shift, or averages its statistics; nearest: affine=True": lambda: sequential(
-        nn.LayerNorm(8, bias=False)
+    "'1' (BatchNorm1d) has no statistics to evaluate by": lambda: sequential(
+        nn.BatchNorm1d(8, track_running_stats=False)
     ),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
     "'lif1' (Leaky) learns what its spikes are": lambda: loop(snn.Leaky(beta=0.9, learn_graded_spikes_factor=True)),

@@ -73,29 +73,62 @@ def in_time(norm: Any) -> Any:
 
 
 OF_TIMESTEPS = {
-    "TemporalEffectiveBatchNorm2d": lambda: jelly.TemporalEffectiveBatchNorm2d(5, 4),
-    "BatchNormThroughTime2d": lambda: jelly.BatchNormThroughTime2d(5, 4, step_mode="m"),
+    "TemporalEffectiveBatchNorm2d": ("a batch norm for each", lambda: jelly.TemporalEffectiveBatchNorm2d(5, 4)),
+    "BatchNormThroughTime2d": ("the same with step_mode='s'", lambda: jelly.BatchNormThroughTime2d(5, 4)),
 }
 
 
 @pytest.mark.parametrize("name", OF_TIMESTEPS)
-def test_norms_with_weights_of_every_timestep_are_refused_by_name(name: str) -> None:
-    module = in_time(OF_TIMESTEPS[name]())
-    said = rf"'1' \({name}\) is not among the layers that run here; nearest: one norm for all timesteps"
+def test_norms_of_timesteps_that_take_a_sequence_are_refused_by_name(name: str) -> None:
+    nearest, make = OF_TIMESTEPS[name]
+    said = rf"'1' \({name}\) is not among the layers that run here; nearest: {nearest}"
     with pytest.raises(DescriptionError, match=said):
-        mimdsim.from_torch(module, (torch.rand(5, 3, 2, 6, 6) < 0.4).float())
-    layers = zoo.snn.BatchNormTT2d(4, 5)
+        mimdsim.from_torch(in_time(make()), (torch.rand(5, 3, 2, 6, 6) < 0.4).float())
 
-    class Through(nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.norms, self.cell = nn.Conv2d(2, 4, 3), layers, zoo.snn.Leaky(beta=0.9)
 
-        def forward(self, x: Any) -> Any:
-            mem = self.cell.reset_mem()
-            for step, norm in zip(x, self.norms, strict=True):
-                spikes, mem = self.cell(norm(self.conv(step)), mem)
-            return spikes
+class Through(nn.Module):  # type: ignore[misc, name-defined]
+    """norms: of timesteps."""
 
-    with pytest.raises(DescriptionError, match=r"'norms.0' \(BatchNorm2d\) has no statistics or no shift; .*not BNTT"):
-        mimdsim.from_torch(Through(), (torch.rand(5, 3, 2, 6, 6) < 0.4).float())
+    def __init__(self, norms: Any) -> None:
+        super().__init__()
+        self.fc, self.norms, self.cell = nn.Linear(9, 4), nn.ModuleList(norms), zoo.snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        mem, out = self.cell.reset_mem(), []
+        for step, norm in zip(x, self.norms, strict=True):
+            spikes, mem = self.cell(norm(self.fc(step)), mem)
+            out.append(spikes)
+        return torch.stack(out)
+
+
+def test_norms_of_each_timestep_are_read_and_written_back() -> None:
+    spikes = (torch.rand(5, 3, 9) < 0.4).float()
+    module = Through(nn.BatchNorm1d(4) for _ in range(5))
+    with torch.no_grad():
+        for number, each in enumerate(module.norms):
+            each.running_mean.fill_(number)
+    workload = mimdsim.from_torch(module, spikes)
+    norm = network_of(workload).layers[0].norm
+    assert norm
+    assert (norm.per, norm.rows) == ("each_timestep", 5)
+    program = mimdsim.torch_function(workload, "tiny")
+    before = {name: each.detach().clone() for name, each in module.named_parameters()}
+    with torch.no_grad():
+        for each in filter(lambda each: each.requires_grad, program.parameters()):
+            each += torch.arange(len(each))[:, None] if len(each) == 5 else 0.0
+    mimdsim.to_torch(module, program)
+    for number, each in enumerate(module.norms):
+        for role in ("weight", "bias"):
+            moved = getattr(each, role) - before[f"norms.{number}.{role}"]
+            assert (moved - number).abs().max() < 1e-6, (number, role)
+        assert (each.running_mean - number).abs().max() < 1e-6
+
+
+def test_norms_of_timesteps_that_differ_or_take_turns_are_refused() -> None:
+    spikes, one = (torch.rand(5, 3, 9) < 0.4).float(), nn.BatchNorm1d(4)
+    for norms in (
+        [nn.BatchNorm1d(4, eps=10.0**-each) for each in range(1, 6)],
+        [one, nn.BatchNorm1d(4), one, one, one],
+    ):
+        with pytest.raises(DescriptionError, match=r"layer 'cell' has several norms, 'norms\.0' among them"):
+            mimdsim.from_torch(Through(norms), spikes)

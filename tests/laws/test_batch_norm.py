@@ -15,7 +15,7 @@ from networks import ADAM, Given, central_difference, compiled, given_values, ma
 from test_convolutions import CHAINS, network_of_planes
 
 import mimdsim
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking.program import check_values
 from mimdsim.compiler.memory_report import remedies
 from mimdsim.execution import Checkpoints, Executor, WholeTensors, evaluate, execute_strictly
@@ -41,7 +41,8 @@ EPSILON = 2.0**-10  # exact in float32
 
 
 def normed(network: SpikingNetwork, per: str, **changes: Any) -> SpikingNetwork:
-    norm = BatchNorm(**{"per": per, "epsilon": EPSILON, "momentum": 0.25} | changes)
+    rows = network.timesteps if per == "each_timestep" else 1
+    norm = BatchNorm(**{"per": per, "rows": rows, "epsilon": EPSILON, "momentum": 0.25} | changes)
     return replace(network, layers=tuple(replace(layer, norm=norm) for layer in network.layers))
 
 
@@ -72,7 +73,8 @@ def networks(per: str) -> dict[str, SpikingNetwork]:
 
 
 PER = ("timestep", "sequence")
-CASES = [(per, name) for per in PER for name in networks(per)]
+EVERY = (*PER, "each_timestep")
+CASES = [(per, name) for per in EVERY for name in networks(per)]
 
 
 def outputs(network: SpikingNetwork, values: Given) -> dict[str, Any]:
@@ -155,7 +157,7 @@ def test_every_vertex_alone_on_its_tile_computes_the_same(per: str, name: str) -
 @pytest.mark.first(4)
 @pytest.mark.parametrize("strategy", ["as_published", "graph_replay", "hoisted", "persistent"])
 @pytest.mark.parametrize("name", ["planes", "one to one", "recurrent"])
-@pytest.mark.parametrize("per", PER)
+@pytest.mark.parametrize("per", EVERY)
 def test_every_gpu_strategy_computes_the_same(per: str, name: str, strategy: str) -> None:
     network = networks(per)[name]
     recurs = name == "recurrent"
@@ -168,7 +170,7 @@ def test_every_gpu_strategy_computes_the_same(per: str, name: str, strategy: str
 
 
 @pytest.mark.first(4)
-@pytest.mark.parametrize("per", PER)
+@pytest.mark.parametrize("per", EVERY)
 def test_gradients_are_those_of_finite_differences(per: str) -> None:
     network = normed(small_network((6, 5, 4), spikes="dense", smooth=True, gain=0.3, delay=0, batch=5), per)
     values = drawn(network, 5)
@@ -294,12 +296,13 @@ def operands(table: VertexTable, **changes: str) -> VertexTable:
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize("per", PER)
+@pytest.mark.parametrize("per", EVERY)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_check_finds_mutants(name: str, per: str) -> None:
     made = compiled(networks(per)["no delay"])
     codelet, change = MUTANTS[name]
-    ending = "InTime" if per == "sequence" and codelet in ("Normalise", "NormGradient") else ""
+    ending = {"sequence": "InTime", "each_timestep": "Each"}.get(per, "")
+    ending *= codelet in ("Normalise", "NormGradient")
     wrong = mutated(made.program, f"{codelet}{ending}", change)
     assert wrong != made.program
     assert all(each.passed for each in check_values(made.program, made, machine()))
@@ -325,6 +328,29 @@ def test_a_file_for_other_programs_has_the_averages_in_its_weights(per: str, tmp
     assert isinstance(node, NirNode)
     assert relative_error(node.arrays["weight"], meant["w.hidden0"].T * gain) < 1e-6
     assert relative_error(node.arrays["bias"], meant["b.hidden0"][0] * gain) < 1e-6
+
+
+def test_norms_of_each_timestep_are_evaluated_by_averages_of_each(tmp_path: Path) -> None:
+    network = networks("each_timestep")["planes"]
+    values, norm = drawn(network, 3), BatchNorm(per="each_timestep", rows=network.timesteps, epsilon=EPSILON)
+    layer, x = (
+        network.layers[0],
+        np.random.default_rng(1).normal(size=(network.timesteps, 4, network.layers[0].columns)),
+    )
+    given = [values.arrays[f"{role}.{layer.name}"] for role in ("gain", "b", "mean", "variance")]
+    (made,) = OPERATIONS["batch_norm_fixed"].evaluate(norm, x, *given)
+    gain, bias, mean, variance = (each[:, None] for each in given)
+    assert relative_error(made, (x - mean) / np.sqrt(variance + EPSILON) * gain + bias) < 1e-12
+    forward = inference_network(network, network.batch)
+    assert folded(network.layers, values.arrays).keys() == set(forward.parameters)
+    assert [op.kind for op in inference_graph(forward).operations].count("batch_norm_fixed") == len(network.layers)
+    changes = {"network.spikes": "dense", "network.batch_norm": "each_timestep", "network.delay": 0}
+    workload = load_workload("digits", changes | {"network.hidden": [16], "network.capacity": []})
+    write_safetensors(
+        tmp_path / "weights.safetensors", {name: np.ones(s) for name, s in network_of(workload).shapes.items()}
+    )
+    with pytest.raises(DescriptionError, match="norms of each timestep have no counterpart in NIR"):
+        export_nir(workload, tmp_path / "weights.safetensors", tmp_path / "made.nir", 1e-3)
 
 
 @pytest.mark.first(4)

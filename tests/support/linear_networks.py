@@ -270,11 +270,13 @@ def by_layer_in_torch(
         current = sent @ trained[f"w.{layer.name}"]
         norm = layer.norm
         assert norm is not None
-        kept = [averages[f"{role}.{layer.name}"][0] for role in ("mean", "variance")]
-        rows = [trained[f"{role}.{layer.name}"][0] for role in ("gain", "b")]
+        kept = [averages[f"{role}.{layer.name}"] for role in ("mean", "variance")]
+        rows = [trained[f"{role}.{layer.name}"] for role in ("gain", "b")]
         batches = [current.flatten(0, 1)] if norm.per == "sequence" else list(current)
         how = {"training": True, "eps": norm.epsilon, "momentum": norm.momentum}
-        made = [torch.nn.functional.batch_norm(each, *kept, *rows, **how) for each in batches]
+        turns = [t % norm.rows for t in range(len(batches))]
+        given_to = [[each[turn] for each in (*kept, *rows)] for turn in turns]
+        made = [torch.nn.functional.batch_norm(x, *of, **how) for x, of in zip(batches, given_to, strict=True)]
         current = torch.stack(made).reshape(current.shape)
         sent = _run_in_torch(layer, current, trained)
     loss = torch.nn.functional.cross_entropy(network.logit_scale * sent.sum(dim=0), torch.tensor(given.labels).long())

@@ -1268,6 +1268,72 @@ class LayerNormed(Loop):
         return torch.stack(out)
 
 
+class PlainNorms(NormedLoop):
+    """Norms that do not scale, or do not shift (Kim and Panda 2021, but for all timesteps)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn1, self.bn2 = nn.BatchNorm1d(HIDDEN, affine=False), nn.LayerNorm(CLASSES, bias=False)
+
+
+class BnttPlanes(nn.Module):  # type: ignore[misc]
+    """BNTT (Kim and Panda 2021) as snnTorch has it: a norm for each timestep, which scales and does not shift."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.Linear(64, CLASSES, bias=False)
+        self.norm1, self.norm2 = snn.BatchNormTT2d(4, TIMESTEPS), snn.BatchNormTT1d(CLASSES, TIMESTEPS)
+        self.cells = nn.ModuleList(_leaky() for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.cells[0].reset_mem(), self.cells[1].reset_mem(), []
+        for t, step in enumerate(x):
+            spikes, one = self.cells[0](self.norm1[t](self.conv(step)), one)
+            pooled = torch.nn.functional.avg_pool2d(spikes, 2).flatten(1)
+            last, two = self.cells[1](self.norm2[t](self.fc(pooled)), two)
+            out.append(last)
+        return torch.stack(out)
+
+
+def _jelly_bntt() -> Any:
+    return nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, bias=False), jelly.BatchNormThroughTime2d(TIMESTEPS, 4),
+        neuron.LIFNode(detach_reset=True), jelly.AvgPool2d(2, 2), jelly.Flatten(), jelly.Linear(64, CLASSES),
+        neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+
+
+class Bntt(NormedLoop):
+    """With a shift, between fully connected layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn1, self.bn2 = nn.ModuleList(nn.BatchNorm1d(HIDDEN, eps=1e-4) for _ in range(TIMESTEPS)), None
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        for step, norm in zip(x, self.bn1, strict=True):
+            spikes, one = self.lif1(norm(self.fc1(step)), one)
+            last, two = self.lif2(self.fc2(spikes), two)
+            out.append(last)
+        return torch.stack(out)
+
+
+class NormedVolumes(nn.Module):  # type: ignore[misc]
+    """tdBN as its authors write it: a BatchNorm3d of [samples, channels, timesteps, height, width]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = jelly.SeqToANNContainer(nn.Conv2d(2, 4, 3, padding=1, bias=False))
+        self.norm, self.fc = nn.BatchNorm3d(4), jelly.SeqToANNContainer(nn.Linear(64, CLASSES))
+        self.cells = nn.ModuleList(neuron.LIFNode(detach_reset=True, step_mode="m") for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        current = self.norm(self.conv(x).permute(1, 2, 0, 3, 4)).permute(2, 0, 1, 3, 4)
+        pooled = jelly.SeqToANNContainer(nn.AvgPool2d(2))(self.cells[0](current))
+        return self.cells[1](self.fc(pooled.flatten(2)))
+
+
 def _group_normed() -> Any:
     net = nn.Sequential(
         jelly.Conv2d(2, 4, 3, padding=1), jelly.GroupNorm(2, 4), neuron.LIFNode(detach_reset=True),
@@ -1518,6 +1584,11 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "snntorch, layer norm": TorchNetwork(make=LayerNormed, judge=of_counts, scale=1.5),
+    "snntorch, norms that do not scale or shift": TorchNetwork(make=PlainNorms, judge=of_counts, scale=1.5),
+    "snntorch, BNTT of planes": TorchNetwork(make=BnttPlanes, judge=of_counts, sample=(2, 8, 8), scale=2.5),
+    "spikingjelly, BNTT of planes": TorchNetwork(make=_jelly_bntt, judge=of_counts, single=True, sample=(2, 8, 8)),
+    "BNTT that shifts": TorchNetwork(make=Bntt, judge=of_counts, scale=1.5),
+    "tdBN of volumes": TorchNetwork(make=NormedVolumes, judge=of_counts, sample=(2, 8, 8)),
     "spikingjelly, group and instance norm in time": TorchNetwork(
         make=_group_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),

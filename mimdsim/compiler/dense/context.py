@@ -165,9 +165,10 @@ class ArrayLowering(Lowering):
         number_format: str = "",
     ) -> str:
         """Declare a matrix that lies as a parameter of this shape does."""
-        weights = shape[0] > 1
-        blocks = self.arrays.row(shape[1])
-        if weights:
+        norm, columns = self.layer(layer).norm, self.layer(layer).columns
+        of_norm = norm is not None and shape == (norm.rows, columns)
+        blocks = self.arrays.row(shape[1], shape[0] if of_norm else 1)
+        if shape[0] > 1 and not of_norm:
             blocks = self.arrays.forward(self.product_rows(layer), *shape, self.groups_of(layer)).right
         return self.matrix(name, shape, blocks, category, persistent=persistent, number_format=number_format)
 

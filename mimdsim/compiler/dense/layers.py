@@ -22,6 +22,8 @@ from mimdsim.graph.linear_neurons import RowGradient, constants_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import Codelet, Copy, TileMapping
 
+Columns = dict[str, np.ndarray]
+
 
 def _shape(low: ArrayLowering, matrix: str) -> tuple[int, int]:
     rows, columns = low.variables[matrix].shape
@@ -183,12 +185,22 @@ def lower_row_gradient(low: ArrayLowering, gradient: Operation, add: Operation) 
 PIECES_AT_ONCE = 128  # assumed: more rows are first added up in groups, as many as there are rows in each
 
 
-def _pieces(low: ArrayLowering, blocks: Blocks, *names: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """For sums over the rows of each box: which row of the pieces it makes, and the variables of these rows."""
+def _pieces_of_norm(low: ArrayLowering, op: Operation, blocks: Blocks, *names: str) -> tuple[Columns, tuple[str, ...]]:
+    """Columns that say which rows of the pieces each box makes, and the variables of these."""
+    rows = op.attributes.rows
+    piece, made = _pieces(low, blocks, *names, rows=rows)
+    return {"first": piece * rows, "last": (piece + 1) * rows} if rows > 1 else {"piece": piece}, made
+
+
+def _pieces(low: ArrayLowering, blocks: Blocks, *names: str, rows: int = 1) -> tuple[np.ndarray, tuple[str, ...]]:
+    """For sums over the rows of each box: which row of the pieces it makes, or which of runs of so many rows, and the
+    variables of these rows."""
     spans, piece = np.unique(np.stack([blocks.row_start, blocks.row_stop], axis=1), axis=0, return_inverse=True)
     piece = piece.ravel()
-    bounds = np.stack([np.stack([piece, piece + 1], axis=1), np.stack([blocks.start, blocks.stop], axis=1)], axis=1)
-    shape = (len(spans), int(blocks.stop.max()))
+    bounds = np.stack(
+        [np.stack([piece, piece + 1], axis=1) * rows, np.stack([blocks.start, blocks.stop], axis=1)], axis=1
+    )
+    shape = (len(spans) * rows, int(blocks.stop.max()))
     mapping = TileMapping.of_boxes(blocks.tiles, bounds, shape)
     return piece, tuple(low.variable(name, shape, "float32", mapping, "exchange buffers") for name in names)
 
@@ -211,34 +223,45 @@ def _sum_some(low: ArrayLowering, gradient: Operation, pieces: str, of: str = ""
 
 
 def _average(low: ArrayLowering, op: Operation, output: int, pieces: str, values: int) -> str:
-    """The row of an output of a batch norm: its pieces added up and divided by a number of values."""
-    row = low.result(op, low.arrays.row(low.variables[pieces].shape[1]), "neuron states", output)
-    operands = {"average": row, "pieces": _sum_some(low, op, pieces, f".{output}")}
+    """The rows of an output of a batch norm: its pieces added up and divided by a number of values."""
+    rows, width = low.values[op.outputs[output]].shape
+    row = low.result(op, low.arrays.row(width, rows), "neuron states", output)
+    operands = {"average": row, "pieces": pieces if rows > 1 else _sum_some(low, op, pieces, f".{output}")}
     constants, codelet = {"values": np.float32(values)}, elementwise.AVERAGE_PIECES
     low.on_boxes("average pieces", op, codelet, low.blocks[row], operands, constants=constants, mergeable=False)
     return row
 
 
-def _normalising(low: ArrayLowering, name: str, of: str) -> tuple[Codelet, Blocks, int]:
-    """A codelet of batch norm for what `of` is, its boxes, and the values in a column: of a matrix, or a sequence."""
+def _normalising(low: ArrayLowering, op: Operation, name: str, of: str) -> tuple[Codelet, Blocks, int]:
+    """A codelet of batch norm for what `of` is, its boxes, and the values in a column that have statistics in common:
+    of a matrix, or of a sequence, all of it or a timestep."""
     *timesteps, rows, _ = low.variables[of].shape
-    return elementwise.of_norm(name, bool(timesteps)), low.blocks[of], int(np.prod([*timesteps, rows]))
+    values = int(np.prod([*timesteps, rows])) // op.attributes.rows
+    return elementwise.of_norm(name, bool(timesteps), op.attributes.rows > 1), low.blocks[of], values
 
 
 def lower_batch_norm(low: ArrayLowering, op: Operation) -> None:
     """batch_norm: the mean over all rows, then the variance about it, then what is made of both, where the current
     lies; tiles hand on sums over their rows, and get rows of statistics."""
     x, gain, bias = (low.storage[name][0] for name in op.inputs)
-    codelet, blocks, values = _normalising(low, "SumRows", x)
-    piece, (sums, squares) = _pieces(low, blocks, f"pieces.{op.name}.mean", f"pieces.{op.name}.variance")
-    columns = {"piece": piece}
+    codelet, blocks, values = _normalising(low, op, "SumRows", x)
+    names = (f"pieces.{op.name}.{statistic}" for statistic in ("mean", "variance"))
+    columns, (sums, squares) = _pieces_of_norm(low, op, blocks, *names)
     low.on_boxes("sum samples", op, codelet, blocks, {"source": x, "pieces": sums}, columns, mergeable=False)
     mean = _average(low, op, 1, sums, values)
     operands = {"source": x, "mean": mean, "pieces": squares}
-    codelet, *_ = _normalising(low, "SquaresApart", x)
+    codelet, *_ = _normalising(low, op, "SquaresApart", x)
     low.on_boxes("sum squares", op, codelet, blocks, operands, columns, mergeable=False)
     variance = _average(low, op, 2, squares, values)
-    codelet, *_ = _normalising(low, "Normalise", x)
+    codelet, *_ = _normalising(low, op, "Normalise", x)
+    constants = {"epsilon": np.float32(op.attributes.epsilon)}
+    low.element_wise("normalise", op, codelet, x, mean, variance, gain, bias, constants=constants)
+
+
+def lower_fixed_norm(low: ArrayLowering, op: Operation) -> None:
+    """batch_norm_fixed: as the last pass of `batch_norm`."""
+    x, gain, bias, mean, variance = (low.storage[name][0] for name in op.inputs)
+    codelet, *_ = _normalising(low, op, "Normalise", x)
     constants = {"epsilon": np.float32(op.attributes.epsilon)}
     low.element_wise("normalise", op, codelet, x, mean, variance, gain, bias, constants=constants)
 
@@ -246,11 +269,11 @@ def lower_batch_norm(low: ArrayLowering, op: Operation) -> None:
 def lower_batch_norm_sums(low: ArrayLowering, op: Operation) -> None:
     """batch_norm_sums: the gradients of gain and bias, as those of other rows."""
     q, x, mean, variance = (low.storage[name][0] for name in op.inputs)
-    codelet, blocks, _ = _normalising(low, "SumNormalised", q)
-    piece, (gains, biases) = _pieces(low, blocks, f"pieces.{op.name}.gain", f"pieces.{op.name}.bias")
+    codelet, blocks, _ = _normalising(low, op, "SumNormalised", q)
+    columns, (gains, biases) = _pieces_of_norm(low, op, blocks, f"pieces.{op.name}.gain", f"pieces.{op.name}.bias")
     operands = {"q": q, "x": x, "mean": mean, "variance": variance, "gains": gains, "biases": biases}
     constants = {"epsilon": np.float32(op.attributes.epsilon)}
-    low.on_boxes("sum samples", op, codelet, blocks, operands, {"piece": piece}, constants=constants, mergeable=False)
+    low.on_boxes("sum samples", op, codelet, blocks, operands, columns, constants=constants, mergeable=False)
     for output, pieces in enumerate((gains, biases)):
         row = _average(low, op, output, pieces, 1)
         if len(low.variables[q].shape) == 3:  # of all timesteps: the whole gradient
@@ -259,7 +282,7 @@ def lower_batch_norm_sums(low: ArrayLowering, op: Operation) -> None:
 
 def lower_batch_norm_gradient(low: ArrayLowering, op: Operation) -> None:
     """batch_norm_input_gradient: where the gradient of what was normalised lies."""
-    codelet, _, values = _normalising(low, "NormGradient", low.storage[op.inputs[0]][0])
+    codelet, _, values = _normalising(low, op, "NormGradient", low.storage[op.inputs[0]][0])
     constants = {"epsilon": np.float32(op.attributes.epsilon), "values": np.float32(values)}
     low.element_wise("norm gradient", op, codelet, category="gradients", constants=constants)
 
@@ -379,6 +402,7 @@ RULES: Rules = {
     ("lif_current_gradient",): lower_current_gradient,
     ("lif_state_gradient",): lower_decay_gradient,
     ("add",): lower_sum,
+    ("batch_norm_fixed",): lower_fixed_norm,
     ("steady",): lower_steady,
     ("dropout_masks",): lower_masks,
     ("drop",): lower_drop,

@@ -309,8 +309,10 @@ class ArrayPlacement(Shown):
             self.known[key] = replace(best, **shared, abreast=min(groups, tiles), turned=best is not plans[0])
         return self.known[key]
 
-    def row(self, width: int) -> Blocks:
-        """One number for each of `width` neurons, in runs as the library maps linearly."""
+    def row(self, width: int, rows: int = 1) -> Blocks:
+        """One number for each of `width` neurons, or a column of so many, in runs as the library maps linearly."""
+        if rows > 1:
+            return replace(self.row(width), row_stop=np.full_like(self.row(width).row_stop, rows))
         if width not in self.rows:
             usable = self.machine.chip.tiles - self.first_tile
             run = max(LINEAR_BYTES // ITEM_BYTES, -(-width // usable))

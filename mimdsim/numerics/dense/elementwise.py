@@ -189,13 +189,18 @@ def add_pieces(total, pieces, start, stop):  # type: ignore[no-untyped-def]
 
 @compiled
 def average_pieces(average, pieces, start, stop, values):  # type: ignore[no-untyped-def]
-    """average[0, n] = sum over the first axis of pieces[:, n], divided by the number of values."""
+    """average[r, n] = sum of pieces[:, n], of which the rows take turns, divided by the number of values."""
+    rows = average.shape[0]
     for i in range(len(start)):
         for n in range(start[i], stop[i]):
-            total = pieces[0, n]
-            for p in range(1, pieces.shape[0]):
-                total += pieces[p, n]
-            average[0, n] = total / values
+            for r in range(rows):
+                total = pieces[r, n]
+                for p in range(r + rows, pieces.shape[0], rows):
+                    total += pieces[p, n]
+                average[r, n] = total / values
+
+
+# Rows of statistics: one of all timesteps of a sequence, or one of each, in turn.
 
 
 @compiled
@@ -209,6 +214,18 @@ def sum_rows(source, pieces, row_start, row_stop, start, stop, piece):  # type: 
                 for b in range(row_start[i], row_stop[i]):
                     total += every[t, b, n]
             pieces[piece[i], n] = total
+
+
+@compiled
+def sum_rows_each(source, pieces, row_start, row_stop, start, stop, first, last):  # type: ignore[no-untyped-def]
+    """pieces[first + t, n] = sum of source[t, :, n] over the rows of the box."""
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            for t in range(last[i] - first[i]):
+                total = source.dtype.type(0)
+                for b in range(row_start[i], row_stop[i]):
+                    total += source[t, b, n]
+                pieces[first[i] + t, n] = total
 
 
 @compiled
@@ -226,15 +243,29 @@ def sum_squares_apart(source, mean, pieces, row_start, row_stop, start, stop, pi
 
 
 @compiled
+def sum_squares_apart_each(source, mean, pieces, row_start, row_stop, start, stop, first, last):  # type: ignore[no-untyped-def]
+    """pieces[first + t, n] = sum of (source[t, :, n] - mean[t, n])^2."""
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            for t in range(last[i] - first[i]):
+                total = source.dtype.type(0)
+                for b in range(row_start[i], row_stop[i]):
+                    apart = source[t, b, n] - mean[t, n]
+                    total += apart * apart
+                pieces[first[i] + t, n] = total
+
+
+@compiled
 def normalise_boxes(source, mean, variance, gain, bias, target, row_start, row_stop, start, stop, epsilon):  # type: ignore[no-untyped-def]
-    """target = gain * (source - mean) / sqrt(variance + epsilon) + bias, rows for every sample and timestep."""
+    """target = gain * (source - mean) / sqrt(variance + epsilon) + bias, rows for every sample."""
     every, made = in_time(source), in_time(target)
     for i in range(len(start)):
         for n in range(start[i], stop[i]):
-            scale = gain[0, n] / np.sqrt(variance[0, n] + epsilon)
             for t in range(every.shape[0]):
+                r = t if len(mean) > 1 else 0
+                scale = gain[r, n] / np.sqrt(variance[r, n] + epsilon)
                 for b in range(row_start[i], row_stop[i]):
-                    made[t, b, n] = (every[t, b, n] - mean[0, n]) * scale + bias[0, n]
+                    made[t, b, n] = (every[t, b, n] - mean[r, n]) * scale + bias[r, n]
 
 
 @compiled
@@ -253,6 +284,22 @@ def sum_normalised(q, x, mean, variance, gains, biases, row_start, row_stop, sta
 
 
 @compiled
+def sum_normalised_each(  # type: ignore[no-untyped-def]
+    q, x, mean, variance, gains, biases, row_start, row_stop, start, stop, first, last, epsilon
+):
+    """`sum_normalised` of timestep t in row first + t."""
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            for t in range(last[i] - first[i]):
+                gained = total = q.dtype.type(0)
+                for b in range(row_start[i], row_stop[i]):
+                    gained += q[t, b, n] * (x[t, b, n] - mean[t, n])
+                    total += q[t, b, n]
+                gains[first[i] + t, n] = gained / np.sqrt(variance[t, n] + epsilon)
+                biases[first[i] + t, n] = total
+
+
+@compiled
 def norm_gradient(  # type: ignore[no-untyped-def]
     q, x, mean, variance, gain, d_gain, d_bias, target, row_start, row_stop, start, stop, epsilon, values
 ):
@@ -260,11 +307,12 @@ def norm_gradient(  # type: ignore[no-untyped-def]
     every, of, made = in_time(q), in_time(x), in_time(target)
     for i in range(len(start)):
         for n in range(start[i], stop[i]):
-            inverse = every.dtype.type(1) / np.sqrt(variance[0, n] + epsilon)
-            scale, shift, slope = gain[0, n] * inverse, d_bias[0, n] / values, d_gain[0, n] * inverse / values
             for t in range(every.shape[0]):
+                r = t if len(mean) > 1 else 0
+                inverse = every.dtype.type(1) / np.sqrt(variance[r, n] + epsilon)
+                scale, shift, slope = gain[r, n] * inverse, d_bias[r, n] / values, d_gain[r, n] * inverse / values
                 for b in range(row_start[i], row_stop[i]):
-                    made[t, b, n] = scale * (every[t, b, n] - shift - slope * (of[t, b, n] - mean[0, n]))
+                    made[t, b, n] = scale * (every[t, b, n] - shift - slope * (of[t, b, n] - mean[r, n]))
 
 
 @compiled

@@ -102,7 +102,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 dropout=network.of_layer("dropout", index),
                 dropout_per=network.dropout_per,
                 dropout_of=network.of_layer("dropout_of", index),
-                norm=_norm(network, index),
+                norm=_norm(network, index, workload.data.timesteps),
                 delays=Delays(**network.delays[name].model_dump()) if name in network.delays else None,
             )
         )
@@ -152,11 +152,12 @@ def _convolution(
         raise MappingError(f"network.convolutions.{name}: {problem}") from None
 
 
-def _norm(network: Network, index: int) -> BatchNorm | None:
+def _norm(network: Network, index: int, timesteps: int) -> BatchNorm | None:
     """The batch norm of a layer."""
     per, *constants = (network.of_layer(f"batch_norm{key}", index) for key in ("", "_epsilon", "_momentum", "_groups"))
     names = ("epsilon", "momentum", "groups")
-    return None if per == "none" else BatchNorm(per=per, **dict(zip(names, constants, strict=True)))
+    rows = timesteps if per == "each_timestep" else 1
+    return None if per == "none" else BatchNorm(per=per, rows=rows, **dict(zip(names, constants, strict=True)))
 
 
 def _pool(keys: PoolKeys | None) -> Pool | None:

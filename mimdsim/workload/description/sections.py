@@ -264,11 +264,11 @@ class Network(Section):
     """How often what is left out is drawn."""
     dropout_of: OneOrMore[Literal["neuron", "plane"]] = "neuron"
     """What is left out: single neurons or whole planes."""
-    batch_norm: OneOrMore[Literal["none", "timestep", "sequence", "sample"]] = "none"
+    batch_norm: OneOrMore[Literal["none", "timestep", "sequence", "each_timestep", "sample"]] = "none"
     """Of dense spikes: the weighted sum of what a layer reads is normalised over the samples (and positions of planes)
-    of every timestep, or of the whole sequence, then times a trained gain, plus a bias; 'sample' is layer norm, in
-    every timestep over a sample's neurons, without running averages. What comes from the layer itself is added to
-    that."""
+    of every timestep, or of the whole sequence, then times a trained gain, plus a bias; 'each_timestep' has gains,
+    biases and running averages of each timestep's own (BNTT), 'sample' is layer norm, in every timestep over a sample's
+    neurons, without running averages. What comes from the layer itself is added to that."""
     batch_norm_epsilon: OneOrMore[Annotated[float, Field(gt=0, le=1)]] = 1e-5
     """Added to the variance."""
     batch_norm_momentum: OneOrMore[Annotated[float, Field(ge=0, le=1)]] = 0.1

@@ -61,7 +61,8 @@ READERS = (
         ("network.batch_norm_momentum",),
         "network.batch_norm",
         lambda workload: (
-            bool(workload.network.imported) or _any_of(("timestep", "sequence"), workload.network.batch_norm)
+            bool(workload.network.imported)
+            or _any_of(("timestep", "sequence", "each_timestep"), workload.network.batch_norm)
         ),
         "no layer has a batch norm",
     ),

@@ -116,8 +116,9 @@ def network_of_layers(
         if other := [each for one in read for each in one.combinations if each.by != ADD]:
             why = f"a {other[0].kind} of spikes has no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
             raise _refused(f"layer '{layer.name}'", why)
-        if layer.norm and not layer.norm.averages:
-            why = "norms of samples have no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
+        if layer.norm and (not layer.norm.averages or layer.norm.rows > 1):
+            of = "samples" if not layer.norm.averages else "each timestep"
+            why = f"norms of {of} have no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
             raise _refused(f"layer '{layer.name}'", why)
         if layer.convolution and len(reads) > 1:
             why = "a convolution of a sum of spikes is not written to files; nearest: a state dict by mimdsim.to_torch"

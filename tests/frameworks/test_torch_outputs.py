@@ -1,0 +1,75 @@
+"""What a module returns of its last layer: all of it or a reading over all timesteps, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+zoo = pytest.importorskip("torch_networks")
+frameworks = pytest.importorskip("mimdsim.frameworks")
+from mimdsim.base.errors import DescriptionError  # noqa: E402
+
+
+class Returns(zoo.Loop):  # type: ignore[misc, name-defined]
+    """A function of the list of outputs."""
+
+    def __init__(self, of: Any, reset: str = "subtract"):
+        super().__init__(zoo.snn.Leaky(beta=0.9), zoo.snn.Leaky(beta=0.9, reset_mechanism=reset))
+        self.of, self.part = of, int(reset == "none")
+
+    def forward(self, x: Any) -> Any:
+        return self.of([*super().forward(x)[self.part]])
+
+
+def given(of: Any, **more: Any) -> tuple[Any, Any, Any]:
+    return zoo.example(zoo.TorchNetwork(make=lambda: Returns(of, **more), judge=zoo.of_counts))
+
+
+WHOLE: dict[str, Any] = {
+    "a list": (list, "sum", 1.0),
+    "samples first": (lambda out: torch.stack(out, 1), "sum", 1.0),
+    "timesteps last": (lambda out: torch.stack(out, 2), "sum", 1.0),
+    "mean of timesteps last": (lambda out: torch.stack(out, 2).mean(-1), "sum", 1 / zoo.TIMESTEPS),
+    "a tenth of the sum": (lambda out: torch.stack(out).sum(0) / 10, "sum", 0.1),
+    "the last": (lambda out: torch.stack(out)[-1], "last", 1.0),
+}
+OTHER: dict[str, Any] = {
+    "without the first timesteps": lambda out: torch.stack(out[5:]).mean(0),
+    "a slice, added up": lambda out: torch.stack(out)[5:].sum(0),
+    "a list without the first": lambda out: out[5:],
+    "all but the first": lambda out: torch.stack(out[5:]),
+    "the mean of samples": lambda out: torch.stack(out).mean(1),
+    "some classes": lambda out: torch.stack(out).sum(0)[:, :4],
+    "neighbours added up": lambda out: torch.stack(out).sum(0).view(zoo.BATCH, 3, 2).sum(-1),
+    "the last counted twice": lambda out: torch.stack(out).sum(0) + out[-1],
+    "backwards": lambda out: torch.stack(out[::-1]),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_all_timesteps_make_is_read(name: str) -> None:
+    of, reading, scale = WHOLE[name]
+    module, spikes, _ = given(of)
+    training = frameworks.from_torch(module, spikes).training
+    assert (training.reading, training.logit_scale) == (reading, pytest.approx(scale))
+
+
+@pytest.mark.parametrize("loss", ["", "ce_count_loss"])
+@pytest.mark.parametrize("name", OTHER)
+def test_what_is_of_some_timesteps_or_classes_is_refused(name: str, loss: str) -> None:
+    module, spikes, _ = given(OTHER[name])
+    with pytest.raises(DescriptionError, match="neither all of what 'lif2' made nor a reading of it"):
+        frameworks.from_torch(module, spikes, loss=loss)
+
+
+def test_a_log_softmax_of_classes_is_undone_by_cross_entropy_alone() -> None:
+    module, spikes, _ = given(lambda out: torch.stack(out).amax(0).log_softmax(-1), reset="none")
+    assert frameworks.from_torch(module, spikes).training.reading == "max"
+    with pytest.raises(DescriptionError, match="'log_softmax', which only loss = 'cross_entropy'"):
+        frameworks.from_torch(module, spikes, loss={"loss": "mean_squared_error"})
+    module, spikes, _ = given(lambda out: torch.stack(out).amax(0).log_softmax(0), reset="none")
+    with pytest.raises(DescriptionError, match="goes through 'log_softmax'"):  # of samples
+        frameworks.from_torch(module, spikes)
