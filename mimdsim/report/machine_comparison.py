@@ -161,11 +161,12 @@ def by_operation(tiled: TiledProfile, gpu: GpuProfile) -> tuple[Operations, ...]
     """Both machines operation by operation, largest difference first; operations that a GPU fuses into one kernel are
     told together, in each phase."""
     groups: dict[tuple[str, str], set[str]] = {}
-    for span in (*gpu.spans, *tiled.spans):
-        together = set(span.op.split("+"))
+    named = [*((one.phase, one.op) for one in gpu.spans), *((one.phase, one.op) for one in tiled.spans)]
+    for phase, fused in named:
+        together = set(fused.split("+"))
         for op in tuple(together):
-            together |= groups.get((span.phase, op), set())
-        groups |= {(span.phase, op): together for op in together}
+            together |= groups.get((phase, op), set())
+        groups |= {(phase, op): together for op in together}
     rows = []
     for (phase, _), ops in {(phase, min(ops)): ops for (phase, _), ops in groups.items()}.items():
         cycles = sum(one.cycles for one in tiled.spans if one.phase == phase and not ops.isdisjoint(one.op.split("+")))

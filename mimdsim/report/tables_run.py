@@ -238,7 +238,7 @@ def layers_table(tiled: TiledProfile, detail: Detail) -> Table:
             if cycles := int(detail.busy[at, tiles].sum()):
                 busy[layer, span.phase, span.op] = busy.get((layer, span.phase, span.op), 0) + cycles
     every = sum(busy.values())
-    rows = [
+    rows: list[Sequence[Value]] = [
         (
             *(name.replace("_", " ") or "–" for name in key),
             decided.get(key, 0),
