@@ -109,7 +109,7 @@ def _clipped(text: str, width: int) -> str:
 
 
 def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, (str, tuple, list, Mapping)) and not value)
+    return value is None or (isinstance(value, (str, tuple, list, set, frozenset, Mapping)) and not value)
 
 
 def brief(value: Any, field: str = "") -> str:

@@ -562,7 +562,7 @@ class GpuProfile(Shown):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhatIf:
+class WhatIf(Shown):
     """What one change would make of a run's training step with the same spikes, compiled and timed again.
 
     kind: "mapping", which a user can choose, or "machine". command: runs it; '' if no command can. gain: the share of
@@ -582,6 +582,9 @@ class WhatIf:
     superstep: str
     before: int
     after: int
+
+    def _sheet(self) -> Sheet:
+        return Sheet(str(self), [(self.command,)] if self.command else [])
 
     def __str__(self) -> str:
         """What it makes of time and memory; not the command."""

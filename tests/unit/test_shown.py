@@ -177,6 +177,14 @@ def test_saved_runs_print_as_those_in_memory() -> None:
     assert repr(OpenedRun(made().profile, made().detail)) == repr(made())
 
 
+def test_advice_prints_as_it_is_said_with_its_command() -> None:
+    one = made().what_if({"exchange.bytes_per_cycle": 8.0})
+    said = f"{one} {one.command}".split()
+    assert one.command.startswith("mimdsim run digits tiny")
+    assert repr(one).split()[: len(said) - 4] == said[:-4]  # folded, and cut where it is longer than a few lines
+    assert lines_of(repr((one,) * 5)) <= LINES
+
+
 def test_frames_print_as_tables_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     tiles = made().tiles
