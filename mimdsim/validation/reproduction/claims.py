@@ -184,7 +184,7 @@ def page_text(made: Sequence[Reproduction], command: str) -> str:
 
 
 HEAD = (
-    "What the abstracts of the two papers say that this project begins from, beside what mimdsim computes for it: "
+    "What the abstracts of the two papers say that this project begins from, and what mimdsim computes for it: "
     "*Harnessing Manycore Processors with Distributed Memory for Accelerated Training of Sparse and Recurrent Models* "
     "([arXiv 2311.04386](https://arxiv.org/abs/2311.04386)) and *Intelligence Processing Units Accelerate Neuromorphic "
     "Learning* ([arXiv 2211.10725](https://arxiv.org/abs/2211.10725)).",
