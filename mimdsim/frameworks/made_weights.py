@@ -49,8 +49,9 @@ def function_of_weights(
     which these are multiplied beside it, laid out as the parameter is. turned: [outputs, inputs]; raises
     DescriptionError for what nothing here is."""
     names = _functions_in(origin)
-    nearest = f"nearest: {', '.join(FUNCTIONS)} of the parameter, times a fixed sign per source or zeros and ones"
-    unknown = [name for name in names if name not in FUNCTIONS]
+    known = [name for name, each in FUNCTIONS.items() if not each.format]
+    nearest = f"nearest: {', '.join(known)} of the parameter, times a fixed sign per source or zeros and ones"
+    unknown = [name for name in names if name not in known]
     if unknown or len(names) > 1:
         raise refusal(f"{where} multiplies by what '{(unknown or names)[0]}' made of '{parameter.name}'; {nearest}")
     name = names[0] if names else "identity"
@@ -60,9 +61,9 @@ def function_of_weights(
     plain = FUNCTIONS[name].of(w)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(plain == 0, np.nan, acts / plain)
-    known = factor[~np.isnan(factor)]
-    whole = np.rint(known)
-    if acts.shape != w.shape or (np.abs(known - whole) > SAME).any() or (np.abs(whole) > 1).any():
+    factors = factor[~np.isnan(factor)]
+    whole = np.rint(factors)
+    if acts.shape != w.shape or (np.abs(factors - whole) > SAME).any() or (np.abs(whole) > 1).any():
         raise refusal(
             f"{where} multiplies by what numbers other than 1, 0 and -1 made of '{parameter.name}'; {nearest}"
         )
