@@ -118,7 +118,7 @@ for _name, _sign, _compute, _ufunc in (
     setattr(Noted, f"__r{_name}__", _backward)
     UFUNCS[_ufunc] = _forward
 UFUNCS |= {np.ceil: math.ceil, np.floor: math.floor, np.negative: operator.neg}
-for _name, _ufunc in (
+for _name, _comparison in (
     ("lt", np.less),
     ("le", np.less_equal),
     ("gt", np.greater),
@@ -128,7 +128,7 @@ for _name, _ufunc in (
 ):
     _compare = getattr(operator, _name)
     setattr(Noted, f"__{_name}__", lambda self, other, by=_compare: by(self.value, _noted(other).value))
-    UFUNCS[_ufunc] = getattr(Noted, f"__{_name}__")
+    UFUNCS[_comparison] = getattr(Noted, f"__{_name}__")
 
 
 def formula_text(codelet: Codelet, extents: dict[str, int], issue: TileIssue) -> str:
