@@ -420,6 +420,11 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
         return replace(of, norm=name)
     if module.running_var is None:
         raise refusal(f"{where} has no statistics to evaluate by; nearest: track_running_stats=True")
+    if module.bias is None and not module.training:
+        raise refusal(
+            f"{where} is folded in eval() and has no shift to become its layer's bias; nearest: "
+            "track_running_stats=True and affine=True, or train()"
+        )
     if module.training:
         if module.momentum is None:
             raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")

@@ -199,11 +199,14 @@ def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: b
         return ""
     every, origins = calls.sequence(outputs), recorded.returned
     every = every.reshape(*every.shape[:2], -1, recorded.votes).mean(axis=-1)
-    values = [recorded.values[at] * divisor_of(origins[at]) for at in of_output]
+    planes = tuple(outputs[0].shape[1 + calls.in_time :])
+    values = [_of_neurons(recorded.values[at], planes) * divisor_of(origins[at]) for at in of_output]
     functions = functions_in(origins[of_output[0]])
     if len(of_output) > 1 and values[0].shape == every.shape[1:]:
         # a list of all timesteps, the first of which may be a current as it is
-        begun = [recorded.values[0]] if len(of_output) == len(every) - 1 == len(origins) - 1 else []
+        begun = (
+            [_of_neurons(recorded.values[0], planes)] if len(of_output) == len(every) - 1 == len(origins) - 1 else []
+        )
         values = [np.stack([*begun, *values])]
     elif stepwise:
         every = every[-1:]
@@ -217,6 +220,11 @@ def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: b
     # what functions say already
     known = stepwise or "mean" in functions or (reads != "spikes" and not of_cells and functions - {"stack"})
     return "" if known or (found == "sum" and not of_cells) else found
+
+
+def _of_neurons(values: np.ndarray, planes: tuple[int, ...]) -> np.ndarray:
+    """Values whose last axes are those of `planes`, if they are, with one axis of neurons instead."""
+    return values.reshape(*values.shape[: -len(planes)], -1) if values.shape[-len(planes) :] == planes else values
 
 
 def reading_of(returned: np.ndarray, outputs: np.ndarray, functions: Collection[str]) -> str:

@@ -37,6 +37,11 @@ def parse_changes(texts: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any
     return split_changes(changes)
 
 
+def is_of_machine(key: str) -> bool:
+    """Whether a dotted key is one of machines."""
+    return key.split(".")[0] in MACHINE_SECTIONS
+
+
 def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Changes of the workload and of the machine, by dotted key; raises DescriptionError for a key of neither."""
     workload: dict[str, Any] = {}

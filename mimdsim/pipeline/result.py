@@ -18,7 +18,7 @@ from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import TrainingLog
 from mimdsim.machine import Given, MimdMachine, changed_machine, tiled_machine
 from mimdsim.pipeline.detail import WINDOW, bytes_between, detail_of
-from mimdsim.pipeline.overrides import MACHINE_SECTIONS
+from mimdsim.pipeline.overrides import is_of_machine
 from mimdsim.pipeline.retiming import retime
 from mimdsim.pipeline.warnings import machine_warnings
 from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advice, what_if
@@ -174,7 +174,7 @@ class Run(Plotted, RunQueries):
             other = changed_machine(self.machine, changes)
             kept += recorded_changes(changes)
         else:
-            kept = tuple(one for one in kept if one.key.partition(".")[0] not in MACHINE_SECTIONS)
+            kept = tuple(one for one in kept if not is_of_machine(one.key))
             other = tiled_machine(machine, "give a tiled machine; GPUs are timed by run(..., gpus=...)")
         made = self.compiled
         if made.program.tiles_per_chip != other.chip.tiles or made.program.chips > other.links.chips:

@@ -295,7 +295,7 @@ REFUSED = {
     "'1' (Conv3d) is not among the layers that run here; nearest: torch.nn.Conv1d or Conv2d": lambda: chain(
         Reshaped(1, 2, 6, 6), nn.Conv3d(1, 3, (2, 3, 3)), outputs=48
     ),
-    "'1' (InstanceNorm2d) has no gain, no shift, or averages": conv(nn.InstanceNorm2d(3)),
+    "'1' (InstanceNorm2d) averages its statistics": conv(nn.InstanceNorm2d(3, track_running_stats=True)),
     "'1' normalises along another axis than that of '2's 3 neurons; nearest: torch.nn.GroupNorm(1, 3)": conv(
         nn.LayerNorm((3, 4, 4))
     ),

@@ -162,7 +162,7 @@ def test_energy_and_doubts_add_up() -> None:
 
 def test_a_slow_memory_is_the_bottleneck() -> None:
     on = machine(bytes_per_cycle=0.01)
-    assert _bottleneck(timed(compiled(on, EVERYTHING), on)).startswith("Memory behind the tiles takes 9")
+    assert _bottleneck(timed(compiled(on, EVERYTHING), on)).text.startswith("Memory behind the tiles takes 9")
 
 
 SCALE = Codelet(

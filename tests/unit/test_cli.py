@@ -26,7 +26,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_help_says_what_every_command_does_in_whole_sentences() -> None:
     lines = mimdsim("-h").split("Commands:\n")[1].splitlines()
-    assert len(lines) == 13
+    assert len(lines) == 14
     assert all(line.endswith(".") and not line.endswith("..") for line in lines)
 
 
