@@ -235,19 +235,20 @@ def _turned(low: ArrayLowering, op: Operation, rows: str) -> str:
     return name
 
 
-def _average(low: ArrayLowering, op: Operation, output: int, pieces: str, values: int) -> tuple[str, str]:
-    """An output of a batch norm, its pieces added up and divided by a number of values; and as one row (`_turned`)."""
+def _average(low: ArrayLowering, op: Operation, output: int, pieces: str, values: int) -> str:
+    """The rows of an output of a batch norm: its pieces added up and divided by a number of values; of many rows, by
+    as many tiles as have columns of one."""
     rows, width = low.values[op.outputs[output]].shape
-    row = made = low.result(op, low.arrays.row(width, rows), "neuron states", output)
+    made = average = low.result(op, low.arrays.row(width, rows), "neuron states", output)
     if rows > 1:
-        blocks = low.arrays.row(width).wider(rows)
-        row = low.matrix(f"{made}.turned", (1, rows * width), blocks, "neuron states")
-    operands = {"average": row, "pieces": _sum_some(low, op, pieces, f".{output}")}
+        every = 1, rows * width
+        average = low.matrix(f"average.{made}", every, low.arrays.row(every[1]), "exchange buffers")
+    operands = {"average": average, "pieces": _sum_some(low, op, pieces, f".{output}")}
     constants, codelet = {"values": np.float32(values)}, elementwise.AVERAGE_PIECES
-    low.on_boxes("average pieces", op, codelet, low.blocks[row], operands, constants=constants, mergeable=False)
+    low.on_boxes("average pieces", op, codelet, low.blocks[average], operands, constants=constants, mergeable=False)
     if rows > 1:
-        _turn(low, op, elementwise.TURN_ROW, made, row)
-    return made, row
+        _turn(low, op, elementwise.TURN_ROW, made, average)
+    return made
 
 
 def _normalising(low: ArrayLowering, op: Operation, name: str, of: str) -> tuple[Codelet, Blocks, int]:
@@ -267,11 +268,11 @@ def lower_batch_norm(low: ArrayLowering, op: Operation) -> None:
     piece, (sums, squares) = _pieces(low, blocks, *names, rows=op.attributes.rows)
     columns = {"piece": piece, **_in_turn(blocks, op.attributes.rows)}
     low.on_boxes("sum samples", op, codelet, blocks, {"source": x, "pieces": sums}, columns, mergeable=False)
-    _, mean = _average(low, op, 1, sums, values)
-    operands = {"source": x, "mean": mean, "pieces": squares}
+    mean = _average(low, op, 1, sums, values)
+    operands = {"source": x, "mean": _turned(low, op, mean), "pieces": squares}
     codelet, *_ = _normalising(low, op, "SquaresApart", x)
     low.on_boxes("sum squares", op, codelet, blocks, operands, columns, mergeable=False)
-    _, variance = _average(low, op, 2, squares, values)
+    variance = _average(low, op, 2, squares, values)
     _normalise(low, op, "Normalise", (x,), (mean, variance, gain, bias))
 
 
@@ -305,7 +306,7 @@ def lower_batch_norm_sums(low: ArrayLowering, op: Operation) -> None:
     constants = {"epsilon": np.float32(op.attributes.epsilon)}
     low.on_boxes("sum samples", op, codelet, blocks, operands, columns, constants=constants, mergeable=False)
     for output, pieces in enumerate((gains, biases)):
-        row, _ = _average(low, op, output, pieces, 1)
+        row = _average(low, op, output, pieces, 1)
         if len(low.variables[q].shape) == 3:  # of all timesteps: the whole gradient
             low.outputs[op.outputs[output]] = row
 
