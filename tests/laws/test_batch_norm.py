@@ -214,7 +214,7 @@ def test_folded_weights_make_of_samples_what_the_averages_do(per: str) -> None:
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize("per", PER)
+@pytest.mark.parametrize("per", EVERY)
 def test_a_training_is_evaluated_by_averages_and_goes_on_from_a_checkpoint(per: str, tmp_path: Path) -> None:
     changes = {
         "network.spikes": "dense",
@@ -354,7 +354,7 @@ def test_norms_of_each_timestep_are_evaluated_by_averages_of_each(tmp_path: Path
 
 
 @pytest.mark.first(4)
-@pytest.mark.parametrize("per", PER)
+@pytest.mark.parametrize("per", EVERY)
 def test_gains_are_scaled_until_layers_fire_as_often_as_asked_for(per: str) -> None:
     changes = {"network.spikes": "dense", "network.batch_norm": [per, "none"], "network.delay": 0}
     changes |= {"network.hidden": [16], "network.capacity": [], "network.dropout": 0.2}
