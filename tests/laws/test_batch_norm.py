@@ -369,7 +369,7 @@ def test_statistics_of_each_timestep_travel_as_those_of_a_sequence_do() -> None:
             seen.add(superstep.name)
             assert found.bytes_received.sum() == rows[superstep.name] * 767 * 2 * 30 * 4
             assert found.fragments_received.sum() == rows[superstep.name] * 767
-        elif superstep.name == "average pieces hidden0":  # 32 of 960 columns on each of 30 tiles, a piece of each sample
+        elif superstep.name == "average pieces hidden0":  # 32 of 960 on each of 30 tiles, a piece of each sample
             assert found.bytes_received.max() == 48 * 32 * 4
             assert found.fragments_received.max() <= 48 * 2  # where a run of 60 ends within the 32
         elif superstep.name == "turn hidden0":
