@@ -242,7 +242,7 @@ def test_a_training_is_evaluated_by_averages_and_goes_on_from_a_checkpoint(per: 
     first, tensors = evaluate(executor, network, data[1], np.arange(40)), WholeTensors(network)
     tensors.write(whole.log.weights)
     assert evaluate(tensors, network, data[1], np.arange(40)) == first
-    executor.write({"mean.hidden0": whole.log.weights["mean.hidden0"] + 1})
+    executor.write({"mean.hidden0": whole.log.weights["mean.hidden0"] - 1})
     assert evaluate(executor, network, data[1], np.arange(40)) != first
 
 
