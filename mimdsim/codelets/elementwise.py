@@ -342,6 +342,11 @@ OF_NORM: dict[str, tuple[str, Any, tuple[Any, ...], int, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+def _without(compute: Any, at: int) -> Any:
+    """`compute` without two arguments from `at` on, the ends of a box in a row, which follow from its columns."""
+    return lambda *given: compute(*given[:at], *given[at + 2 :])
+
+
 @lru_cache(maxsize=16)
 def of_norm(name: str, in_time: bool, each: bool = False) -> Codelet:
     """A codelet of batch norm on boxes of a matrix, or of a sequence of it: `samples` are those of all timesteps, or of
@@ -350,7 +355,9 @@ def of_norm(name: str, in_time: bool, each: bool = False) -> Codelet:
     box = f":, {BOX}" if in_time else BOX
     signature = signature.replace("[BOX]", f"[{box}]").replace("[ROW]", "[:, start:stop]")
     fields = fields_of(signature)
+    columns = *BOX.replace(":", ", ").split(", "), *("piece",) * ("[piece" in signature)
     if each:
+        compute, columns = _without(compute, len(fields) + len(columns)), (*columns, "begin", "end")
         fields = tuple(
             replace(item, box=(*item.box[:-1], "begin:end")) if len(item.box) < 3 else item for item in fields
         )
@@ -361,7 +368,7 @@ def of_norm(name: str, in_time: bool, each: bool = False) -> Codelet:
     return Codelet(
         name=f"{name}{'Each' if each else 'InTime' if in_time else ''}",
         fields=fields,
-        columns=(*BOX.replace(":", ", ").split(", "), *("piece",) * ("[piece" in signature)),
+        columns=columns,
         compute=compute,
         cost=_norm_formula(in_time, *formula, each=each),
         flops=terms_of({"elements": flops}),
@@ -384,7 +391,8 @@ AVERAGE_PIECES = replace(
 
 def _turned(name: str, signature: str, compute: Any) -> Codelet:
     """Between rows of each timestep and one row of column after column, which lie on the same tiles."""
-    made = on_elements(name, signature, compute, copy_formula(4), "rows", flops=0, columns=("start", "stop"))
+    columns = "start", "stop", "begin", "end"
+    made = on_elements(name, signature, compute, copy_formula(4), "rows", flops=0, columns=columns)
     return transpose_of(made, name, "f32", TRANSPOSED_COLUMNS, "rows")
 
 

@@ -277,21 +277,21 @@ def norm_gradient(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def turn_rows(rows, row, start, stop):  # type: ignore[no-untyped-def]
-    """row[0, :] = the columns of `rows` one after the other."""
+def turn_rows(rows, row, start, stop, begin, end):  # type: ignore[no-untyped-def]
+    """row[0, begin:end] = columns start to stop of `rows` one after the other."""
     for i in range(len(start)):
         for n in range(start[i], stop[i]):
             for t in range(len(rows)):
-                row[0, n * len(rows) + t] = rows[t, n]
+                row[0, begin[i] + (n - start[i]) * len(rows) + t] = rows[t, n]
 
 
 @compiled
-def turn_row(row, rows, start, stop):  # type: ignore[no-untyped-def]
+def turn_row(row, rows, start, stop, begin, end):  # type: ignore[no-untyped-def]
     """The reverse."""
     for i in range(len(start)):
         for n in range(start[i], stop[i]):
             for t in range(len(rows)):
-                rows[t, n] = row[0, n * len(rows) + t]
+                rows[t, n] = row[0, begin[i] + (n - start[i]) * len(rows) + t]
 
 
 @compiled
