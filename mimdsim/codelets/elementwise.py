@@ -342,23 +342,25 @@ OF_NORM: dict[str, tuple[str, Any, tuple[Any, ...], int, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-OF_EACH = {
-    numerics.sum_rows: numerics.sum_rows_each,
-    numerics.sum_squares_apart: numerics.sum_squares_apart_each,
-    numerics.sum_normalised: numerics.sum_normalised_each,
-}
+def _without(compute: Any, at: int) -> Any:
+    """`compute` without two arguments from `at` on, the ends of a box in a row, which follow from its columns."""
+    return lambda *given: compute(*given[:at], *given[at + 2 :])
 
 
 @lru_cache(maxsize=16)
 def of_norm(name: str, in_time: bool, each: bool = False) -> Codelet:
     """A codelet of batch norm on boxes of a matrix, or of a sequence of it: `samples` are those of all timesteps, or of
-    each by itself, whose rows of statistics are then as many `neurons` more."""
+    each by itself, whose statistics are then as many `neurons` more, from `begin` to `end` in a row."""
     signature, compute, formula, flops, constants = OF_NORM[name]
     box = f":, {BOX}" if in_time else BOX
     signature = signature.replace("[BOX]", f"[{box}]").replace("[ROW]", "[:, start:stop]")
-    if each:
-        signature, compute = signature.replace("[piece,", "[first:last,"), OF_EACH.get(compute, compute)
     fields = fields_of(signature)
+    columns = *BOX.replace(":", ", ").split(", "), *("piece",) * ("[piece" in signature)
+    if each:
+        compute, columns = _without(compute, len(fields) + len(columns)), (*columns, "begin", "end")
+        fields = tuple(
+            replace(item, box=(*item.box[:-1], "begin:end")) if len(item.box) < 3 else item for item in fields
+        )
     sized = fields[0].name
     extents: dict[str, Any] = {"samples": Length(sized, 0), "neurons": Length(sized, 1), "elements": Size(sized)}
     if in_time:
@@ -366,6 +368,7 @@ def of_norm(name: str, in_time: bool, each: bool = False) -> Codelet:
     return Codelet(
         name=f"{name}{'Each' if each else 'InTime' if in_time else ''}",
         fields=fields,
+        columns=columns,
         compute=compute,
         cost=_norm_formula(in_time, *formula, each=each),
         flops=terms_of({"elements": flops}),
@@ -384,6 +387,17 @@ AVERAGE_PIECES = replace(
     constants=("values",),
     extents={"elements": Size("average"), "pieces": Length("pieces", 0)},
 )
+
+
+def _turned(name: str, signature: str, compute: Any) -> Codelet:
+    """Between rows of each timestep and one row of column after column, which lie on the same tiles."""
+    columns = "start", "stop", "begin", "end"
+    made = on_elements(name, signature, compute, copy_formula(4), "rows", flops=0, columns=columns)
+    return transpose_of(made, name, "f32", TRANSPOSED_COLUMNS, "rows")
+
+
+TURN_ROWS = _turned("TurnRows", "read rows[:, start:stop]; write row[:, begin:end]", numerics.turn_rows)
+TURN_ROW = _turned("TurnRow", "read row[:, begin:end]; write rows[:, start:stop]", numerics.turn_row)
 RUNNING_AVERAGE = _on_boxes(
     "RunningAverage",
     "update held; read now",

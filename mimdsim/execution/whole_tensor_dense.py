@@ -225,14 +225,12 @@ class DenseLayer(LayerInTime):
             return 0, self._kept_lists
         return self.lag, self._pooled if self.reading.pooled else source
 
-    def _row(self, role: str, width: int) -> np.ndarray:
-        """A row of parameters, once for every position, and zeros beyond."""
-        row = np.zeros(width, np.float32)
-        if role in self.tensors and len(self.tensors[role].value[0]) == 1:
-            value = self.tensors[role].value[0, 0]
-            many = self.reading.convolution.made.positions
-            row[: many * len(value)] = np.tile(value, many)
-        return row
+    def _rows(self, role: str, width: int) -> np.ndarray:
+        """Rows of parameters, once for every position, and zeros beyond."""
+        value = self.tensors[role].value[0] if role in self.tensors else np.zeros((1, 0), np.float32)
+        rows, many = np.zeros((len(value), width), np.float32), self.reading.convolution.made.positions
+        rows[:, : many * value.shape[1]] = np.tile(value, many)
+        return rows
 
     def begin(self, given: Mapping[str, np.ndarray]) -> None:
         super().begin(given)
@@ -242,7 +240,7 @@ class DenseLayer(LayerInTime):
             self._drop = states.astype(np.uint64), step, np.uint64(int(float(keep) * (WORD + 1))), np.float32(1) / keep
         factor = self.reading.pool[1] * self._drop[3]
         weights = written_out(self.tensors["weights"].value[0], self.reading.convolution.groups)
-        biases = self._row("bias", max(self._size, self.reading.convolution.made.neurons))
+        biases = self._rows("bias", max(self._size, self.reading.convolution.made.neurons))
         recurrent = self.tensors["recurrent"].value[0] if "recurrent" in self.tensors else np.zeros((1, 1), np.float32)
         self._given = weights * factor if factor != 1 else weights, biases, recurrent
 
@@ -337,8 +335,8 @@ class DenseLayer(LayerInTime):
         if times[1] == self.timesteps:
             for each in (*self._carried, self._learned.made):
                 each[:] = 0
-        own = self._row("recurrent", self._size)
         synapses = self.tensors["recurrent"].value[0] if self.layer.recurrence == "all_to_all" else None
+        own = self._rows("" if synapses is not None else "recurrent", self._size)[0]
 
         def advance(begin: int, end: int) -> None:
             def samples(first: int, last: int) -> None:

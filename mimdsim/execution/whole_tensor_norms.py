@@ -23,8 +23,8 @@ class WholeNorm:
         assert layer.norm
         self._norm, self._share, self._columns = layer.norm, share, layer.columns
         self._values = network.values_normalised(layer)
-        self._row = {role: tensors[role].value[0, 0] for role in ("gain", *STATISTICS)}
-        self._gradients = {role: tensors[role].gradient[0, 0] for role in ("gain", "bias")}
+        self._rows = {role: tensors[role].value[0] for role in ("gain", *STATISTICS)}
+        self._gradients = {role: tensors[role].gradient[0] for role in ("gain", "bias")}
         self.apart = aligned((network.timesteps * network.batch, width))
         self.factors = aligned((network.timesteps, width))
         self._made = {role: np.zeros((network.timesteps, layer.columns), np.float32) for role in STATISTICS}
@@ -33,7 +33,10 @@ class WholeNorm:
         """Normalise timesteps first..last-1, whose currents are in `apart`."""
         rows = self.apart.reshape(len(self.factors), -1, self.apart.shape[1])
         mean, variance = (self._made[role][first:last] for role in STATISTICS)
-        mean[:] = self._sums(rows, rows[:0], first, last) / self._values
+        if self._norm.fixed:
+            mean[:], variance[:] = (self._rows[role][first:last] for role in STATISTICS)
+        else:
+            mean[:] = self._sums(rows, rows[:0], first, last) / self._values
         means = self._tiled(mean)
 
         def centre(begin: int, end: int) -> None:
@@ -41,8 +44,10 @@ class WholeNorm:
                 rows[first + t] -= means[t]
 
         self._share(last - first, centre)
-        variance[:] = self._sums(rows, rows, first, last) / self._values
-        self.factors[first:last] = self._tiled(self._row["gain"] * self._inverse(first, last))
+        if not self._norm.fixed:
+            variance[:] = self._sums(rows, rows, first, last) / self._values
+        gain = self._rows["gain"][self._of(first, last)]
+        self.factors[first:last] = self._tiled(gain * self._inverse(first, last))
 
     def backward(self, q: np.ndarray, first: int, last: int) -> None:
         """q [places, width], gradients of what is normalised at these timesteps, becomes that of the currents; those of
@@ -53,7 +58,8 @@ class WholeNorm:
         d_gain = self._sums(rows, apart, first, last) * inverse
         each = 1 if self._norm.per == "sequence" else last - first
         for role, total in (("gain", d_gain), ("bias", d_bias)):
-            self._gradients[role][:] = total[:each].sum(axis=0)
+            of_rows = total if self._norm.rows > 1 else total[:each].sum(axis=0)
+            self._gradients[role][self._of(first, last)] = of_rows
         level, slope = self._tiled(d_bias / self._values), self._tiled(inverse * d_gain / self._values)
 
         def timesteps(begin: int, end: int) -> None:
@@ -66,9 +72,13 @@ class WholeNorm:
     def move_averages(self) -> None:
         """Running averages, by the statistics of the last training step."""
         for role, made in self._made.items():
-            how, held = averaging(self._norm, role, self._values), self._row[role]
-            for now in made[:1] if self._norm.per == "sequence" else made:
+            how, held = averaging(self._norm, role, self._values), self._rows[role]
+            for now in {"sequence": made[:1], "each_timestep": made[None]}.get(self._norm.per, made):
                 held[:] = np.float32(how.kept) * held + np.float32(how.share) * now
+
+    def _of(self, first: int, last: int) -> slice:
+        """Rows of parameters of these timesteps."""
+        return slice(first, last) if self._norm.rows > 1 else slice(1)
 
     def _inverse(self, first: int, last: int) -> np.ndarray:
         inverse: np.ndarray = np.float32(1) / np.sqrt(

@@ -35,6 +35,7 @@ from mimdsim.graph.names import (
     penalty_of,
     random_name,
 )
+from mimdsim.graph.network import forward_graph
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics import training as updates
@@ -61,8 +62,6 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
         if layer.norm and not layer.norm.averages:
             problems.append(f"layer '{layer.name}': a norm of samples does not run as whole tensors{instead}")
-        if layer.norm and layer.norm.rows > 1:
-            problems.append(f"layer '{layer.name}': a norm of each timestep does not run as whole tensors{instead}")
         if layer.delays:
             problems.append(f"layer '{layer.name}': delays that are learned do not run as whole tensors{instead}")
         if combined := [each for each in layer.sources if each.of]:
@@ -163,7 +162,8 @@ class WholeTensors:
             for tensor in self._trained
             for parameter, rows in tensor.rows.items()
         }
-        for op in training_graph(self.network).operations:
+        fixed = any(each.norm and each.norm.fixed for each in self.network.layers)  # only evaluated: no updates
+        for op in () if fixed else training_graph(self.network).operations:
             if op.kind == self.network.optimiser.kind:
                 parameter = self._places[op.inputs[0]][0]
                 slots = (parameter.kept(slot) for slot in self.network.optimiser.state)
@@ -388,7 +388,7 @@ class WholeLoss:
 
     def __init__(self, network: SpikingNetwork):
         self.network = network
-        loss = training_graph(network).producer(LOSS)
+        loss = forward_graph(network).producer(LOSS)
         assert loss is not None
         self._about = loss.attributes
         self.losses = np.zeros(network.batch, np.float64)

@@ -22,7 +22,7 @@ from networks import (
     relative_error,
     small_network,
 )
-from test_batch_norm import MIXED, PER, mixed, normed
+from test_batch_norm import EVERY, MIXED, mixed, normed
 from test_batch_norm import drawn as drawn_with_norms
 from test_batch_norm import networks as networks_with_norms
 from test_convolutions import CHAINS, INPUT, NEURONS, PLAIN, after, chains, network_of_planes
@@ -195,7 +195,7 @@ def assert_as_exact(network: SpikingNetwork, values: Given, threads: int = 1, *,
 def test_any_convolutions_are_run_as_they_are_meant(examples: int) -> None:
     @settings(SMALL, max_examples=examples)
     @given(
-        chain=chains(), seed=SEEDS, batch=st.integers(1, 9), delay=st.integers(0, 1), per=st.sampled_from(["", *PER])
+        chain=chains(), seed=SEEDS, batch=st.integers(1, 9), delay=st.integers(0, 1), per=st.sampled_from(["", *EVERY])
     )
     def holds(chain: tuple[Convolution, ...], seed: int, batch: int, delay: int, per: str) -> None:
         network = network_of_planes(*chain, batch=max(batch, 2 if per else 1), timesteps=3, bias=True, delay=delay)
@@ -220,16 +220,16 @@ def looping(**how: Any) -> SpikingNetwork:
 
 
 NORMED: dict[str, SpikingNetwork] = {
-    **{f"{name} per {per}": network for per in PER for name, network in networks_with_norms(per).items()},
+    **{f"{name} per {per}": network for per in EVERY for name, network in networks_with_norms(per).items()},
     **{name: mixed(name) for name in MIXED if name != "steady"},
     **{
         f"{name} per {per}": normed(network_of_planes(*CHAINS[name], gain=10.0, delay=0, optimiser=ADAM), per)
-        for per in PER
+        for per in EVERY
         for name in ("average after", "max before", "average before", "of the input", "overlapping")
     },
     **{
         f"{model} per {per}": normed(linear_network(model, "subtract", reset_gradient="full", **DENSE | how), per)
-        for per in PER
+        for per in EVERY
         for model, how in (("synaptic", {"recurrence": "all_to_all", "delay": 0}), ("leaky", {"delay": 1}))
     },
     "a loop": normed(looping(), "timestep"),

@@ -60,7 +60,8 @@ MADE = {
         elementwise.surrogate_boxes(name, added) for added in (True, False) for name in elementwise.SURROGATE_CALLS
     )
     + tuple(elementwise.dropout_masks(*how) for how in product((False, True), (False, True)))
-    + tuple(elementwise.of_norm(*how) for how in product(elementwise.OF_NORM, (False, True))),
+    + tuple(elementwise.of_norm(*how) for how in product(elementwise.OF_NORM, (False, True)))
+    + tuple(elementwise.of_norm(name, True, True) for name in elementwise.OF_NORM),
     cells: (
         *(make(name) for make in (cells.function, cells.function_gradient) for name in FUNCTIONS),
         *(cells.binary(kind, place) for kind in cells.BINARY for place in (None, 0, 1)),

@@ -140,6 +140,7 @@ class ArrayLowering(Lowering):
         *given: str,
         blocks: Blocks | None = None,
         category: str = "",
+        columns: dict[str, np.ndarray] | None = None,
         **how: Any,
     ) -> str:
         """The result of an operation by a codelet whose fields are its operands in order, by default all inputs: left
@@ -151,7 +152,7 @@ class ArrayLowering(Lowering):
         made = self.result(op, blocks or self.blocks[variables[0]], category)
         operands = dict(zip((item.name for item in codelet.fields if item.reads), variables, strict=True))
         operands |= {item.name: made for item in codelet.fields if not item.reads}
-        self.on_boxes(stage, op, codelet, self.blocks[made], operands, **how)
+        self.on_boxes(stage, op, codelet, self.blocks[made], operands, columns, **how)
         return made
 
     def numbers(

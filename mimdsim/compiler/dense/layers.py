@@ -22,8 +22,6 @@ from mimdsim.graph.linear_neurons import RowGradient, constants_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import Codelet, Copy, TileMapping
 
-Columns = dict[str, np.ndarray]
-
 
 def _shape(low: ArrayLowering, matrix: str) -> tuple[int, int]:
     rows, columns = low.variables[matrix].shape
@@ -185,22 +183,14 @@ def lower_row_gradient(low: ArrayLowering, gradient: Operation, add: Operation) 
 PIECES_AT_ONCE = 128  # assumed: more rows are first added up in groups, as many as there are rows in each
 
 
-def _pieces_of_norm(low: ArrayLowering, op: Operation, blocks: Blocks, *names: str) -> tuple[Columns, tuple[str, ...]]:
-    """Columns that say which rows of the pieces each box makes, and the variables of these."""
-    rows = op.attributes.rows
-    piece, made = _pieces(low, blocks, *names, rows=rows)
-    return {"first": piece * rows, "last": (piece + 1) * rows} if rows > 1 else {"piece": piece}, made
-
-
 def _pieces(low: ArrayLowering, blocks: Blocks, *names: str, rows: int = 1) -> tuple[np.ndarray, tuple[str, ...]]:
-    """For sums over the rows of each box: which row of the pieces it makes, or which of runs of so many rows, and the
-    variables of these rows."""
+    """For sums over the rows of each box: which row of the pieces it makes, and the variables of these rows; rows: how
+    many numbers each column has in them."""
     spans, piece = np.unique(np.stack([blocks.row_start, blocks.row_stop], axis=1), axis=0, return_inverse=True)
     piece = piece.ravel()
-    bounds = np.stack(
-        [np.stack([piece, piece + 1], axis=1) * rows, np.stack([blocks.start, blocks.stop], axis=1)], axis=1
-    )
-    shape = (len(spans) * rows, int(blocks.stop.max()))
+    columns = np.stack([blocks.start, blocks.stop], axis=1) * rows
+    bounds = np.stack([np.stack([piece, piece + 1], axis=1), columns], axis=1)
+    shape = (len(spans), int(columns.max()))
     mapping = TileMapping.of_boxes(blocks.tiles, bounds, shape)
     return piece, tuple(low.variable(name, shape, "float32", mapping, "exchange buffers") for name in names)
 
@@ -222,14 +212,43 @@ def _sum_some(low: ArrayLowering, gradient: Operation, pieces: str, of: str = ""
     return sums
 
 
+def _in_turn(blocks: Blocks, rows: int) -> dict[str, np.ndarray]:
+    """Columns of vertices: where the numbers of each box's columns are in a row of column after column."""
+    return {"begin": blocks.start * rows, "end": blocks.stop * rows} if rows > 1 else {}
+
+
+def _turn(low: ArrayLowering, op: Operation, codelet: Codelet, rows: str, row: str) -> None:
+    blocks = low.blocks[rows]
+    columns = _in_turn(blocks, low.variables[rows].shape[0])
+    low.on_boxes("turn", op, codelet, blocks, {"rows": rows, "row": row}, columns, mergeable=False)
+
+
+def _turned(low: ArrayLowering, op: Operation, rows: str) -> str:
+    """Rows of each timestep as one row, column after column: what a box of columns reads of it is one run of every
+    tile, and not one of every timestep. Made once, where this is first called."""
+    count, width = low.variables[rows].shape
+    name = f"{rows}.turned"
+    if count == 1 or name in low.variables:
+        return rows if count == 1 else name
+    low.matrix(name, (1, count * width), low.arrays.row(width).wider(count), "neuron states")
+    _turn(low, op, elementwise.TURN_ROWS, rows, name)
+    return name
+
+
 def _average(low: ArrayLowering, op: Operation, output: int, pieces: str, values: int) -> str:
-    """The rows of an output of a batch norm: its pieces added up and divided by a number of values."""
+    """The rows of an output of a batch norm: its pieces added up and divided by a number of values; of many rows, by
+    as many tiles as have columns of one."""
     rows, width = low.values[op.outputs[output]].shape
-    row = low.result(op, low.arrays.row(width, rows), "neuron states", output)
-    operands = {"average": row, "pieces": pieces if rows > 1 else _sum_some(low, op, pieces, f".{output}")}
+    made = average = low.result(op, low.arrays.row(width, rows), "neuron states", output)
+    if rows > 1:
+        every = 1, rows * width
+        average = low.matrix(f"average.{made}", every, low.arrays.row(every[1]), "exchange buffers")
+    operands = {"average": average, "pieces": _sum_some(low, op, pieces, f".{output}")}
     constants, codelet = {"values": np.float32(values)}, elementwise.AVERAGE_PIECES
-    low.on_boxes("average pieces", op, codelet, low.blocks[row], operands, constants=constants, mergeable=False)
-    return row
+    low.on_boxes("average pieces", op, codelet, low.blocks[average], operands, constants=constants, mergeable=False)
+    if rows > 1:
+        _turn(low, op, elementwise.TURN_ROW, made, average)
+    return made
 
 
 def _normalising(low: ArrayLowering, op: Operation, name: str, of: str) -> tuple[Codelet, Blocks, int]:
@@ -246,31 +265,43 @@ def lower_batch_norm(low: ArrayLowering, op: Operation) -> None:
     x, gain, bias = (low.storage[name][0] for name in op.inputs)
     codelet, blocks, values = _normalising(low, op, "SumRows", x)
     names = (f"pieces.{op.name}.{statistic}" for statistic in ("mean", "variance"))
-    columns, (sums, squares) = _pieces_of_norm(low, op, blocks, *names)
+    piece, (sums, squares) = _pieces(low, blocks, *names, rows=op.attributes.rows)
+    columns = {"piece": piece, **_in_turn(blocks, op.attributes.rows)}
     low.on_boxes("sum samples", op, codelet, blocks, {"source": x, "pieces": sums}, columns, mergeable=False)
     mean = _average(low, op, 1, sums, values)
-    operands = {"source": x, "mean": mean, "pieces": squares}
+    operands = {"source": x, "mean": _turned(low, op, mean), "pieces": squares}
     codelet, *_ = _normalising(low, op, "SquaresApart", x)
     low.on_boxes("sum squares", op, codelet, blocks, operands, columns, mergeable=False)
     variance = _average(low, op, 2, squares, values)
-    codelet, *_ = _normalising(low, op, "Normalise", x)
-    constants = {"epsilon": np.float32(op.attributes.epsilon)}
-    low.element_wise("normalise", op, codelet, x, mean, variance, gain, bias, constants=constants)
+    _normalise(low, op, "Normalise", (x,), (mean, variance, gain, bias))
+
+
+def _normalise(
+    low: ArrayLowering, op: Operation, name: str, given: tuple[str, ...], rows: tuple[str, ...], **how: Any
+) -> None:
+    """The last pass of a norm, over what is `given`, by rows of parameters and statistics."""
+    codelet, blocks, values = _normalising(low, op, name, given[0])
+    known = {"epsilon": np.float32(op.attributes.epsilon), "values": np.float32(values)}
+    how |= {"constants": {each: known[each] for each in codelet.constants}}
+    turned = (_turned(low, op, each) for each in rows)
+    stage = {"Normalise": "normalise", "NormGradient": "norm gradient"}[name]
+    low.element_wise(stage, op, codelet, *given, *turned, columns=_in_turn(blocks, op.attributes.rows), **how)
 
 
 def lower_fixed_norm(low: ArrayLowering, op: Operation) -> None:
     """batch_norm_fixed: as the last pass of `batch_norm`."""
     x, gain, bias, mean, variance = (low.storage[name][0] for name in op.inputs)
-    codelet, *_ = _normalising(low, op, "Normalise", x)
-    constants = {"epsilon": np.float32(op.attributes.epsilon)}
-    low.element_wise("normalise", op, codelet, x, mean, variance, gain, bias, constants=constants)
+    _normalise(low, op, "Normalise", (x,), (mean, variance, gain, bias))
 
 
 def lower_batch_norm_sums(low: ArrayLowering, op: Operation) -> None:
     """batch_norm_sums: the gradients of gain and bias, as those of other rows."""
-    q, x, mean, variance = (low.storage[name][0] for name in op.inputs)
+    q, x, *statistics = (low.storage[name][0] for name in op.inputs)
     codelet, blocks, _ = _normalising(low, op, "SumNormalised", q)
-    columns, (gains, biases) = _pieces_of_norm(low, op, blocks, f"pieces.{op.name}.gain", f"pieces.{op.name}.bias")
+    names = f"pieces.{op.name}.gain", f"pieces.{op.name}.bias"
+    piece, (gains, biases) = _pieces(low, blocks, *names, rows=op.attributes.rows)
+    columns = {"piece": piece, **_in_turn(blocks, op.attributes.rows)}
+    mean, variance = (_turned(low, op, each) for each in statistics)
     operands = {"q": q, "x": x, "mean": mean, "variance": variance, "gains": gains, "biases": biases}
     constants = {"epsilon": np.float32(op.attributes.epsilon)}
     low.on_boxes("sum samples", op, codelet, blocks, operands, columns, constants=constants, mergeable=False)
@@ -282,9 +313,8 @@ def lower_batch_norm_sums(low: ArrayLowering, op: Operation) -> None:
 
 def lower_batch_norm_gradient(low: ArrayLowering, op: Operation) -> None:
     """batch_norm_input_gradient: where the gradient of what was normalised lies."""
-    codelet, _, values = _normalising(low, op, "NormGradient", low.storage[op.inputs[0]][0])
-    constants = {"epsilon": np.float32(op.attributes.epsilon), "values": np.float32(values)}
-    low.element_wise("norm gradient", op, codelet, category="gradients", constants=constants)
+    q, x, *rows = (low.storage[name][0] for name in op.inputs)
+    _normalise(low, op, "NormGradient", (q, x), tuple(rows), category="gradients")
 
 
 def lower_running_average(low: ArrayLowering, op: Operation) -> None:

@@ -66,6 +66,10 @@ class Blocks:
         """Boxes by number, or those of a mask."""
         return replace(self, tiles=self.tiles[boxes], **{name: each[boxes] for name, each in self.columns.items()})
 
+    def wider(self, times: int) -> Blocks:
+        """Boxes of a matrix that has so many columns for each of this one's."""
+        return replace(self, start=self.start * times, stop=self.stop * times)
+
     @property
     def transposed(self) -> Blocks:
         """The same boxes of the transposed matrix."""

@@ -189,114 +189,75 @@ def add_pieces(total, pieces, start, stop):  # type: ignore[no-untyped-def]
 
 @compiled
 def average_pieces(average, pieces, start, stop, values):  # type: ignore[no-untyped-def]
-    """average[r, n] = sum of pieces[:, n], of which the rows take turns, divided by the number of values."""
-    rows = average.shape[0]
+    """average[0, n] = sum over the first axis of pieces[:, n], divided by the number of values."""
     for i in range(len(start)):
         for n in range(start[i], stop[i]):
-            for r in range(rows):
-                total = pieces[r, n]
-                for p in range(r + rows, pieces.shape[0], rows):
-                    total += pieces[p, n]
-                average[r, n] = total / values
+            total = pieces[0, n]
+            for p in range(1, pieces.shape[0]):
+                total += pieces[p, n]
+            average[0, n] = total / values
 
 
-# Rows of statistics: one of all timesteps of a sequence, or one of each, in turn.
+# Rows of statistics have a number for each column: of a matrix, or of all timesteps of a sequence; or one number after
+# the other for each of its timesteps (`turn_rows`).
 
 
 @compiled
 def sum_rows(source, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
-    """pieces[piece, n] = sum of source[..., n] over the rows of the box, in all timesteps of a sequence."""
+    """pieces[piece, n] = sum of source[..., n] over the rows of the box."""
     every = in_time(source)
+    each = pieces.shape[1] // every.shape[2]
     for i in range(len(start)):
-        for n in range(start[i], stop[i]):
+        for k in range(start[i] * each, stop[i] * each):
             total = every.dtype.type(0)
-            for t in range(every.shape[0]):
+            for t in range(k % each, every.shape[0], each):
                 for b in range(row_start[i], row_stop[i]):
-                    total += every[t, b, n]
-            pieces[piece[i], n] = total
-
-
-@compiled
-def sum_rows_each(source, pieces, row_start, row_stop, start, stop, first, last):  # type: ignore[no-untyped-def]
-    """pieces[first + t, n] = sum of source[t, :, n] over the rows of the box."""
-    for i in range(len(start)):
-        for n in range(start[i], stop[i]):
-            for t in range(last[i] - first[i]):
-                total = source.dtype.type(0)
-                for b in range(row_start[i], row_stop[i]):
-                    total += source[t, b, n]
-                pieces[first[i] + t, n] = total
+                    total += every[t, b, k // each]
+            pieces[piece[i], k] = total
 
 
 @compiled
 def sum_squares_apart(source, mean, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
     """pieces[piece, n] = sum of (source[..., n] - mean[0, n])^2 likewise."""
     every = in_time(source)
+    each = pieces.shape[1] // every.shape[2]
     for i in range(len(start)):
-        for n in range(start[i], stop[i]):
+        for k in range(start[i] * each, stop[i] * each):
             total = every.dtype.type(0)
-            for t in range(every.shape[0]):
+            for t in range(k % each, every.shape[0], each):
                 for b in range(row_start[i], row_stop[i]):
-                    apart = every[t, b, n] - mean[0, n]
+                    apart = every[t, b, k // each] - mean[0, k]
                     total += apart * apart
-            pieces[piece[i], n] = total
-
-
-@compiled
-def sum_squares_apart_each(source, mean, pieces, row_start, row_stop, start, stop, first, last):  # type: ignore[no-untyped-def]
-    """pieces[first + t, n] = sum of (source[t, :, n] - mean[t, n])^2."""
-    for i in range(len(start)):
-        for n in range(start[i], stop[i]):
-            for t in range(last[i] - first[i]):
-                total = source.dtype.type(0)
-                for b in range(row_start[i], row_stop[i]):
-                    apart = source[t, b, n] - mean[t, n]
-                    total += apart * apart
-                pieces[first[i] + t, n] = total
+            pieces[piece[i], k] = total
 
 
 @compiled
 def normalise_boxes(source, mean, variance, gain, bias, target, row_start, row_stop, start, stop, epsilon):  # type: ignore[no-untyped-def]
     """target = gain * (source - mean) / sqrt(variance + epsilon) + bias, rows for every sample."""
     every, made = in_time(source), in_time(target)
+    each = mean.shape[1] // every.shape[2]
     for i in range(len(start)):
-        for n in range(start[i], stop[i]):
-            for t in range(every.shape[0]):
-                r = t if len(mean) > 1 else 0
-                scale = gain[r, n] / np.sqrt(variance[r, n] + epsilon)
+        for k in range(start[i] * each, stop[i] * each):
+            n, scale = k // each, gain[0, k] / np.sqrt(variance[0, k] + epsilon)
+            for t in range(k % each, every.shape[0], each):
                 for b in range(row_start[i], row_stop[i]):
-                    made[t, b, n] = (every[t, b, n] - mean[r, n]) * scale + bias[r, n]
+                    made[t, b, n] = (every[t, b, n] - mean[0, k]) * scale + bias[0, k]
 
 
 @compiled
 def sum_normalised(q, x, mean, variance, gains, biases, row_start, row_stop, start, stop, piece, epsilon):  # type: ignore[no-untyped-def]
     """biases[piece, n] = sum of q[..., n] over the rows of the box, gains of q times what the norm makes of x."""
     every, of = in_time(q), in_time(x)
+    each = mean.shape[1] // every.shape[2]
     for i in range(len(start)):
-        for n in range(start[i], stop[i]):
+        for k in range(start[i] * each, stop[i] * each):
             gained = total = every.dtype.type(0)
-            for t in range(every.shape[0]):
+            for t in range(k % each, every.shape[0], each):
                 for b in range(row_start[i], row_stop[i]):
-                    gained += every[t, b, n] * (of[t, b, n] - mean[0, n])
-                    total += every[t, b, n]
-            gains[piece[i], n] = gained / np.sqrt(variance[0, n] + epsilon)
-            biases[piece[i], n] = total
-
-
-@compiled
-def sum_normalised_each(  # type: ignore[no-untyped-def]
-    q, x, mean, variance, gains, biases, row_start, row_stop, start, stop, first, last, epsilon
-):
-    """`sum_normalised` of timestep t in row first + t."""
-    for i in range(len(start)):
-        for n in range(start[i], stop[i]):
-            for t in range(last[i] - first[i]):
-                gained = total = q.dtype.type(0)
-                for b in range(row_start[i], row_stop[i]):
-                    gained += q[t, b, n] * (x[t, b, n] - mean[t, n])
-                    total += q[t, b, n]
-                gains[first[i] + t, n] = gained / np.sqrt(variance[t, n] + epsilon)
-                biases[first[i] + t, n] = total
+                    gained += every[t, b, k // each] * (of[t, b, k // each] - mean[0, k])
+                    total += every[t, b, k // each]
+            gains[piece[i], k] = gained / np.sqrt(variance[0, k] + epsilon)
+            biases[piece[i], k] = total
 
 
 @compiled
@@ -305,14 +266,32 @@ def norm_gradient(  # type: ignore[no-untyped-def]
 ):
     """target = the gradient of x, of which `values` in every column have the mean and the variance."""
     every, of, made = in_time(q), in_time(x), in_time(target)
+    each = mean.shape[1] // every.shape[2]
+    for i in range(len(start)):
+        for k in range(start[i] * each, stop[i] * each):
+            n, inverse = k // each, every.dtype.type(1) / np.sqrt(variance[0, k] + epsilon)
+            scale, shift, slope = gain[0, k] * inverse, d_bias[0, k] / values, d_gain[0, k] * inverse / values
+            for t in range(k % each, every.shape[0], each):
+                for b in range(row_start[i], row_stop[i]):
+                    made[t, b, n] = scale * (every[t, b, n] - shift - slope * (of[t, b, n] - mean[0, k]))
+
+
+@compiled
+def turn_rows(rows, row, start, stop, begin, end):  # type: ignore[no-untyped-def]
+    """row[0, begin:end] = columns start to stop of `rows` one after the other."""
     for i in range(len(start)):
         for n in range(start[i], stop[i]):
-            for t in range(every.shape[0]):
-                r = t if len(mean) > 1 else 0
-                inverse = every.dtype.type(1) / np.sqrt(variance[r, n] + epsilon)
-                scale, shift, slope = gain[r, n] * inverse, d_bias[r, n] / values, d_gain[r, n] * inverse / values
-                for b in range(row_start[i], row_stop[i]):
-                    made[t, b, n] = scale * (every[t, b, n] - shift - slope * (of[t, b, n] - mean[r, n]))
+            for t in range(len(rows)):
+                row[0, begin[i] + (n - start[i]) * len(rows) + t] = rows[t, n]
+
+
+@compiled
+def turn_row(row, rows, start, stop, begin, end):  # type: ignore[no-untyped-def]
+    """The reverse."""
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            for t in range(len(rows)):
+                rows[t, n] = row[0, begin[i] + (n - start[i]) * len(rows) + t]
 
 
 @compiled

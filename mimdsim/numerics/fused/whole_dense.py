@@ -73,11 +73,11 @@ def forward(samples, times, how, source, parameters, norm, cover, after, ahead, 
     """Advance these samples (first, last + 1, batch) through these timesteps (first, last + 1).
 
     how: synapses onto itself, how many places back the input is, its pixels, taps. source: starts, trues, ids.
-    parameters: weights, biases of a row, r. norm: apart and factors; apart is empty without one. after: a pool of the
-    currents (an empty table: none) and its winners [places, neurons], none wide if it does not keep the largest.
-    limits: what a neuron that has fired is above, neurons. kept: potentials, and the states before and currents where
-    gradients read them, else empty. x: states, from one timestep to the next, [batch, blocks, states * WIDTH]. spikes:
-    uint64[places, blocks], overwritten.
+    parameters: weights, biases (a row, or one for each timestep), r. norm: apart and factors; apart is empty without
+    one. after: a pool of the currents (an empty table: none) and its winners [places, neurons], none wide if it does
+    not keep the largest. limits: what a neuron that has fired is above, neurons. kept: potentials, and the states
+    before and currents where gradients read them, else empty. x: states, from one timestep to the next, [batch, blocks,
+    states * WIDTH]. spikes: uint64[places, blocks], overwritten.
     """
     wiring, (apart, norm_factors) = how[0], norm
     weights, biases, r = parameters[0].reshape(-1), parameters[1], parameters[2].reshape(-1)
@@ -90,14 +90,14 @@ def forward(samples, times, how, source, parameters, norm, cover, after, ahead, 
     step = ahead[2][0].size if len(ahead[2]) > 1 else 0
     size, current, made, u = states * WIDTH, states * WIDTH, (states + 2) * WIDTH, (2 * states + 2) * WIDTH
     strips = np.ones(u + WIDTH, potentials.dtype)
-    given, pooled = np.zeros(len(biases), potentials.dtype), np.zeros(blocks * WIDTH, potentials.dtype)
+    given, pooled = np.zeros(biases.shape[1], potentials.dtype), np.zeros(blocks * WIDTH, potentials.dtype)
     own = np.zeros(neurons if wiring == ALL_TO_ALL else 0, np.int32)
     for b in range(samples[0], samples[1]):
         for t in range(times[0], times[1]):
             place = t * batch + b
             if t == 0:
                 x[b] = 0
-            given[:] = biases
+            given[:] = biases[t % len(biases)]
             if len(apart):
                 for n in range(apart.shape[1]):
                     given[n] += apart[place, n] * norm_factors[t, n]
