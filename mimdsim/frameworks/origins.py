@@ -262,9 +262,9 @@ def currents_in(operand: Any) -> Origin | None:
         return scaled(currents_in(other), one)
     if operand.op == "/" and isinstance(other, float):
         return scaled(currents_in(one), 1 / other) if other else None
-    both = [currents_in(one), currents_in(other)] if operand.op in ("+", "-") else [None]
-    if operand.op == "-":
-        both[1] = minus(both[1])
+    if operand.op not in ("+", "-"):
+        return None
+    both = [currents_in(one), currents_in(other) if operand.op == "+" else minus(currents_in(other))]
     parts = [part for each in both if each for part in (each.parts if isinstance(each, Sum) else (each,))]
     return Sum(parts=tuple(parts)) if all(both) else None
 
