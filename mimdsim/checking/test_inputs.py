@@ -164,7 +164,7 @@ def graph_inputs(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def _made_by(function: WeightFunction, acting: np.ndarray) -> np.ndarray:
     """The parameter of which the drawn weights are made; those that a sign forbids are weak, or none, of the other."""
-    wanted = acting.astype(np.float64) * function.sign(0, len(acting))
+    wanted = acting.astype(np.float64) / function.sign(0, len(acting))
     if function.function == "identity":
         return np.asarray(wanted, np.float32)
     made = np.where(wanted < 0, -wanted / FORBIDDEN, wanted)

@@ -35,10 +35,12 @@ from mimdsim.frameworks.origins import (
     FunctionResult,
     Input,
     LayerOutput,
+    Made,
     Origin,
     Parameter,
     Product,
     added_up,
+    currents_in,
     parts_of,
     undropped,
 )
@@ -363,7 +365,8 @@ class ModuleRecorder(Recorder):
         number = len(calls.outputs)
         first = partial(torch.movedim, source=int(reading.batch_first), destination=0)  # the axis of time
         calls.currents.append(first(args[0].detach()))
-        calls.origins.append(self.origin(args[0]))
+        given = self.origin(args[0])
+        calls.origins.append((currents_in(self._operand(args[0])) if isinstance(given, Made) else None) or given)
         sent = parts[0].detach().clone()  # to which others may be added in place
         calls.outputs.append(first(sent))
         calls.states += [] if reading.in_time or not reading.spiking else [part.detach() for part in parts[1:][-1:]]

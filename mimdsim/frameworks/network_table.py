@@ -89,7 +89,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
             public_name(array): each.function
             for each, array in zip(layer.sources, weights_named(name, read), strict=True)
         }
-        about[f"{name}.recurrent"] = layer.recurrent_function
+        about |= {f"{name}.recurrent": layer.recurrent_function, f"{name}.bias": layer.bias_function}
         if functions := {array: asdict(each) for array, each in about.items() if each}:
             made.setdefault("weight_functions", {}).update(functions)
         if layer.delays:

@@ -238,6 +238,37 @@ def minus(origin: Origin | None) -> Origin | None:
     return replace(origin, negative=not origin.negative)
 
 
+def scaled(origin: Any, factor: float) -> Origin | None:
+    """Products times a number that is fixed; None for what cannot be, such as one that is normalised."""
+    if isinstance(origin, Sum):
+        parts = tuple(scaled(each, factor) for each in origin.parts)
+        return Sum(parts=tuple(filter(None, parts))) if all(parts) else None
+    if factor < 0:
+        return scaled(minus(origin), -factor)
+    if not isinstance(origin, Product) or origin.norm or origin.delays or not 0 < factor < np.inf:
+        return None
+    about = origin.function or WeightFunction(function="identity")
+    return replace(origin, function=replace(about, factor=about.factor * factor))
+
+
+def currents_in(operand: Any) -> Origin | None:
+    """What operations that scale currents and add them up made, as products; None where it is something else."""
+    if isinstance(operand, Read):
+        return operand.of if isinstance(operand.of, (Product, Sum)) else None
+    if not isinstance(operand, Made) or len(operand.args) != 2:
+        return None
+    one, other = operand.args
+    if operand.op == "*" and isinstance(one, float):
+        return scaled(currents_in(other), one)
+    if operand.op == "/" and isinstance(other, float):
+        return scaled(currents_in(one), 1 / other) if other else None
+    if operand.op not in ("+", "-"):
+        return None
+    both = [currents_in(one), currents_in(other) if operand.op == "+" else minus(currents_in(other))]
+    parts = [part for each in both if each for part in (each.parts if isinstance(each, Sum) else (each,))]
+    return Sum(parts=tuple(parts)) if all(both) else None
+
+
 def added_up(origin: Origin | None) -> Origin | None:
     """What weights read, as a sum where it adds up spikes of neurons that are written out."""
     found = [*_spikes_in(origin)] if isinstance(origin, Made) and origin.op == "+" else []

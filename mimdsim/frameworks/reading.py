@@ -182,6 +182,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
         calls, reading = layer.calls, layer.calls.reading
         recorded = calls.sequence(calls.currents)
         bias = sum(weights.get(array, 0.0) for array in bias_arrays(name, layer))
+        bias = bias * layer.bias_function.factor if layer.bias_function else bias
         bias -= _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
         currents: np.ndarray | float = 0.0
         largest = np.abs(recorded).max()

@@ -91,6 +91,7 @@ class TorchLayer:
     recurrent_transposed: bool = False
     recurrent_rows: tuple[int, int | None] = (0, None)
     recurrent_function: WeightFunction | None = None
+    bias_function: WeightFunction | None = None
     recurrent_bias: str = ""
     trained_norm: BatchNorm | None = None
     norms: tuple[str, ...] = ()
@@ -207,8 +208,13 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     if twice := _twice(biases):  # whose gradient would be that of one of them
         raise refusal(f"layer '{name}' adds or subtracts the bias {twice} several times; nearest: a bias for each")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
-    of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
     own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
+    factors = {
+        product.bias: product.function.factor if product.function else 1.0 for product in products if product.bias
+    }
+    if len(factors) + bool(own_bias) > 1 and set(factors.values()) != {1.0}:
+        raise refusal(f"layer '{name}' adds up biases of products that are scaled; nearest: bias=False for all but one")
+    of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
     if any(source.product.norm for source in sources) and (own_bias or any(feed.product.bias for feed in own)):
         raise refusal(f"layer '{name}' adds a bias to what batch norm makes; nearest: synapses onto itself without one")
     biases += [prefix + own_bias] if own_bias else []
@@ -223,6 +229,9 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         recurrent_function=_function(product, *((own[0].first, own[0].last) if own else (0, product.inputs)))
         if product
         else None,
+        bias_function=next(
+            (WeightFunction(function="identity", factor=each) for each in factors.values() if each != 1), None
+        ),
         recurrent_bias=apart.bias if apart else of_cells,
         negative=frozenset(
             name

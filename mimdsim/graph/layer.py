@@ -121,7 +121,8 @@ class Layer(Shown):
             raise MappingError(f"layer '{self.name}': network.delays: {what}")
 
     def _check_weight_functions(self) -> None:
-        known = {each.public: each for each in self.parameters if each.role in ("weights", "recurrent")}
+        roles = ("weights", "recurrent", *(("bias",) if self.bias == 1 else ()))
+        known = {each.public: each for each in self.parameters if each.role in roles}
         for name, function in self.weight_functions:
             try:
                 if name not in known:

@@ -11,7 +11,7 @@ numerics/number_formats.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -70,11 +70,13 @@ FUNCTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class WeightFunction:
-    """`function` of every weight, times a sign per row. signs: so many rows that excite (4) and inhibit (-2), one run
-    after another; none: all excite. Raises MappingError for an unknown function and for a run of no rows."""
+    """`function` of every weight, times a sign per row, times a factor. signs: so many rows that excite (4) and inhibit
+    (-2), one run after another; none: all excite. Raises MappingError for an unknown function, for a run of no rows and
+    for a factor that is 0 or not finite."""
 
     function: str
     signs: tuple[int, ...] = ()
+    factor: float = 1.0
 
     def __post_init__(self) -> None:
         if self.function not in FUNCTIONS:
@@ -82,9 +84,12 @@ class WeightFunction:
             raise MappingError(f"function {self.function!r} is not known{hint}; there are {', '.join(FUNCTIONS)}")
         if 0 in self.signs:
             raise MappingError("signs hold a run of 0 rows; give counts, below 0 of rows that inhibit, as in [24, -6]")
+        if not (self.factor and np.isfinite(self.factor)):
+            raise MappingError(f"factor is {self.factor:g}; give a number other than 0")
 
     def __str__(self) -> str:
-        return ",".join([self.function, *map(str, self.signs)])
+        factor = () if self.factor == 1 else (f"*{self.factor!r}",)
+        return ",".join([self.function, *map(str, self.signs), *factor])
 
     @property
     def about(self) -> Function:
@@ -101,17 +106,17 @@ class WeightFunction:
             raise MappingError(f"signs are of {given} rows, the weights have {rows}")
 
     def sign(self, first: int, last: int) -> Array:
-        """float64[rows, 1] of rows `first` to `last` - 1."""
+        """float64[rows, 1] of rows `first` to `last` - 1, times the factor."""
         every = np.repeat(np.sign(self.signs).astype(np.float64), np.abs(self.signs)) if self.signs else np.ones(last)
-        return every[first:last, None]
+        return every[first:last, None] * self.factor
 
     def of_rows(self, first: int, last: int | None, negative: bool = False) -> WeightFunction:
         """That of some of the rows, or of what is subtracted."""
-        if not (self.signs or negative):
-            return self
+        if not self.signs and (self.factor != 1 or not negative):
+            return replace(self, factor=-self.factor) if negative else self
         last = sum(map(abs, self.signs)) if last is None else last
-        signs = self.sign(first, last)[:, 0] * (-1 if negative else 1)
-        return WeightFunction(function=self.function, signs=run_lengths(signs))
+        signs = np.sign(self.sign(first, last)[:, 0] * self.factor) * (-1 if negative else 1)
+        return replace(self, signs=run_lengths(signs))
 
 
 def run_lengths(signs: Array) -> tuple[int, ...]:

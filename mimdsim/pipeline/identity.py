@@ -92,6 +92,9 @@ def descriptions_digest(workload: Workload, *machines: Machine) -> str:
     for keys in described["network"]["convolutions"].values():
         if keys["groups"] == 1:
             del keys["groups"]
+    for keys in described["network"]["weight_functions"].values():
+        if keys["factor"] == 1:
+            del keys["factor"]
     for section, key, default in KEYS_SINCE:
         if described[section][key] == default:
             del described[section][key]

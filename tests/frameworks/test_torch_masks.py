@@ -135,8 +135,19 @@ def test_other_hooks_are_refused_beside_pruning() -> None:
         frameworks.from_torch(module, example()[0], loss="ce_count_loss")
 
 
+def test_biases_that_add_up_to_scaled_ones_are_refused() -> None:
+    class Halved(nn.Sequential):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return torch.stack([self[1](self[0](step) / 2)[0] for step in x])
+
+    cell = snn.RLeaky(beta=0.9, linear_features=zoo.CLASSES, init_hidden=True, output=True)
+    with pytest.raises(MimdsimError, match="'1' adds up biases of products that are scaled; nearest: bias=False"):
+        frameworks.from_torch(Halved(nn.Linear(zoo.INPUTS, zoo.CLASSES), cell), example()[0])
+
+
 UPDATED = ("snntorch RLeaky", "recurrence by hand", "skip, weights of its own", "Dale's law: absolute weights",
-           "Dale's law: rectified weights", "Dale's law: a mask of signs, and a parametrization")  # fmt: skip
+           "Dale's law: rectified weights", "Dale's law: a mask of signs, and a parametrization",
+           "currents times numbers")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UPDATED)

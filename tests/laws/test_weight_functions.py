@@ -75,12 +75,12 @@ def of_pytorch(function: str) -> Any:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_and_gradients_are_those_of_pytorch(function: str) -> None:
     torch, theirs = pytest.importorskip("torch"), of_pytorch(function)
-    about, draw = WeightFunction(function=function, signs=(2, -3)), np.random.default_rng(1)
+    about, draw = WeightFunction(function=function, signs=(2, -3), factor=-0.5), np.random.default_rng(1)
     w = np.concatenate([draw.normal(0, 3, (4, 7)), np.array([[0.0, -0.0, 19.0, 30.0, -30.0, 1e-9, -1e-9]])])
     sign, g = np.array([1, 1, -1, -1, -1])[:, None], draw.normal(0, 1, w.shape)
     for kind in (np.float64, np.float32):
         given = torch.tensor(w.astype(kind).astype(np.float64), requires_grad=True)
-        made = theirs(given) * torch.tensor(sign)
+        made = theirs(given) * torch.tensor(-0.5 * sign)
         made.backward(torch.tensor(g.astype(kind).astype(np.float64)))
         least = 1e-12 if kind is np.float64 else 1.2e-7
         for ours, meant in (
@@ -108,6 +108,11 @@ def test_signs_are_runs_of_rows() -> None:
     assert run_lengths(-np.ones(3)) == (-3,)
     found = WeightFunction(function="abs", signs=(2, -1, 1)).sign(1, 4)
     np.testing.assert_array_equal(found[:, 0], [1, -1, 1])
+    scaled = WeightFunction(function="abs", signs=(2, -1), factor=-0.5)
+    assert scaled.of_rows(1, 3, negative=True) == WeightFunction(function="abs", signs=(-1, 1), factor=-0.5)
+    np.testing.assert_array_equal(scaled.sign(1, 3)[:, 0], [-0.5, 0.5])
+    plain = WeightFunction(function="identity", factor=0.5)
+    assert plain.of_rows(0, 3, negative=True) == WeightFunction(function="identity", factor=-0.5)
 
 
 @pytest.mark.first(2)
@@ -237,6 +242,7 @@ def test_a_workload_says_functions() -> None:
         ({"hidden0": ABS | {"function": "abz"}}, "function 'abz' is not known.*did you mean 'abs'"),
         ({"hidden0": ABS | {"signs": [400, -100]}}, "signs are of 500 rows, the weights have 512"),
         ({"hidden0": ABS | {"signs": [512, 0]}}, "a run of 0 rows"),
+        ({"hidden0": ABS | {"factor": 0.0}}, "factor is 0; give a number other than 0"),
     ],
 )
 def test_what_is_no_function_of_weights_is_refused(keys: dict[str, Any], message: str) -> None:
@@ -261,6 +267,8 @@ def test_what_cannot_be_with_functions_is_refused() -> None:
 def test_the_checker_passes_functions_of_weights(keys: dict[str, Any], function: str) -> None:
     on = "bow" if keys is DENSE_KEYS else "tiny"
     about = {name: each | {"function": function} for name, each in KEYS["network.weight_functions"].items()}
+    about |= {"output.bias": {"function": "identity", "factor": 0.75}, "output": {"function": function, "factor": 0.75}}
+    keys = {**keys, "network.bias": [False, False, True]}
     found = mimdsim.check("digits", on, changes={**keys, "network.weight_functions": about}, strict=True).findings
     assert all(each.passed for each in found), [each.text for each in found if not each.passed]
 

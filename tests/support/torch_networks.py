@@ -155,6 +155,28 @@ class Dale(nn.Module):  # type: ignore[misc]
         return torch.stack(recorded)
 
 
+class Scaled(nn.Module):  # type: ignore[misc]
+    """Currents times fixed numbers: of a convolution, of a sum with own spikes, and of both sides of a difference."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pooled = nn.Conv2d(2, 4, 3), nn.AvgPool2d(2)
+        self.fc, self.less, self.out = nn.Linear(16, 8), nn.Linear(16, CLASSES, bias=False), nn.Linear(8, CLASSES)
+        self.rec = nn.Linear(8, 8, bias=False)
+        self.cells = nn.ModuleList(snn.Leaky(beta=0.9) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        mems, recorded = [each.reset_mem() for each in self.cells], []
+        own = x.new_zeros(x.shape[1], 8)
+        for step in x:
+            spikes, mems[0] = self.cells[0](10 * self.pooled(self.conv(step)), mems[0])
+            flat = spikes.flatten(1)
+            own, mems[1] = self.cells[1](1.7 * (self.fc(flat) + self.rec(own)), mems[1])
+            spikes, mems[2] = self.cells[2](-0.8 * self.out(own) - self.less(flat) / 2, mems[2])
+            recorded.append(spikes)
+        return torch.stack(recorded)
+
+
 class SignedRecurrence(nn.Module):  # type: ignore[misc]
     """One population with signs per neuron: as a mask of 1, 0 and -1, and as a diagonal matrix; a read-out of what
     excites through a parametrization."""
@@ -1526,6 +1548,7 @@ ZOO: dict[str, TorchNetwork] = {
     "Dale's law: exponential weights": TorchNetwork(make=lambda: Dale("exp"), judge=of_counts),
     "Dale's law: softplus weights": TorchNetwork(make=lambda: Dale("softplus"), judge=of_counts),
     "Dale's law: a mask of signs, and a parametrization": TorchNetwork(make=SignedRecurrence, judge=of_counts),
+    "currents times numbers": TorchNetwork(make=Scaled, judge=of_counts, sample=(2, 6, 6), scale=1.0),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
     "norse recurrent": TorchNetwork(
         make=lambda: NorseRecurrent(True), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5

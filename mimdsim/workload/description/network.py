@@ -36,6 +36,8 @@ from mimdsim.workload.description.sections import (
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
 
+FUNCTIONS_OF = ("weights", "recurrent", "bias")  # roles
+
 
 def network_of(workload: Workload) -> SpikingNetwork:
     """The described network, or the model that the workload names instead; the rest is the workload's."""
@@ -45,7 +47,7 @@ def network_of(workload: Workload) -> SpikingNetwork:
         network = replace(network, layers=layers, delay=delay)
     training = workload.training
     functions = workload.network.weight_functions
-    _named(network.layers, "network.weight_functions", functions, ("weights", "recurrent"))
+    _named(network.layers, "network.weight_functions", functions, FUNCTIONS_OF)
     layers = tuple(_with_functions(layer, functions, workload.network.weight_format) for layer in network.layers)
     return replace(
         network,
@@ -186,10 +188,12 @@ def _with_functions(layer: Layer, functions: Mapping[str, WeightFunctionKeys], n
     if not (functions or number_format):
         return layer
     rest = WeightFunctionKeys(function=number_format) if number_format else None
-    weights = [each.public for each in layer.parameters if each.role in ("weights", "recurrent")]
+    formatted = {each.public: each.role != "bias" for each in layer.parameters if each.role in FUNCTIONS_OF}
     try:
         made = tuple(
-            (name, WeightFunction(**keys.model_dump())) for name in weights if (keys := functions.get(name, rest))
+            (name, WeightFunction(**keys.model_dump()))
+            for name, rounds in formatted.items()
+            if (keys := functions.get(name, rest if rounds else None))
         )
     except MappingError as problem:
         raise MappingError(f"network.weight_functions of layer '{layer.name}': {problem}") from None

@@ -156,6 +156,8 @@ class WeightFunctionKeys(Section):
     signs: tuple[int, ...] = Field(default=(), max_length=65_536)
     """Numbers of consecutive sources that excite (positive) and that inhibit (negative), as in [24, -6], whose weights
     are multiplied by 1 and -1; none: all excite."""
+    factor: float = 1.0
+    """A number, other than 0, that multiplies all of them."""
 
 
 class CellKeys(Section):
