@@ -24,6 +24,7 @@ from mimdsim.pipeline.warnings import machine_warnings
 from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advice, what_if
 from mimdsim.profile import Change, Inference, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
+from mimdsim.profile.operations import find_supersteps
 from mimdsim.profile.queries import RunQueries
 from mimdsim.report.plots import Plotted
 from mimdsim.search import Case
@@ -106,13 +107,15 @@ class Run(Plotted, RunQueries):
     def explain(self, superstep: str | int, tile: int | None = None, timestep: int | None = None) -> Explanation:
         """Why a superstep takes its cycles, as sums that add up.
 
-        superstep: its name or number. tile: from which it is seen (default: the one with most work in it). timestep:
-        the execution shown vertex by vertex (default: the longest).
+        superstep: its name or number; where several are meant, the longest. tile: from which it is seen (default: the
+        one with most work in it). timestep: the execution shown vertex by vertex (default: the longest).
 
             >>> print(made.explain("zero states"))  # doctest: +ELLIPSIS
             superstep 'zero states' (forward) takes ... cycles on tiny...
         """
-        return explain(self.compiled.program, self.machine, superstep, tile, self.log.activity, timestep)
+        spans = self.tiled.spans
+        longest = max(find_supersteps(spans, str(superstep)), key=lambda at: spans[at].cycles)
+        return explain(self.compiled.program, self.machine, longest, tile, self.log.activity, timestep)
 
     @property
     def case(self) -> Case:
