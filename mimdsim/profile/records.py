@@ -590,6 +590,8 @@ class WhatIf(Shown):
         """What it makes of time and memory; not the command."""
         sign = -1 if self.gain < 0 else 1
         low, high = sorted((100 * sign * self.gain_low, 100 * sign * self.gain_high))
+        if not self.gain and not self.more_bytes:
+            return f"{self.what}: the same time and memory"
         time = f"{100 * abs(self.gain):.1f} % {'more' if self.gain < 0 else 'less'} time"
         bytes_ = f"{show_bytes(abs(self.more_bytes))} {'more' if self.more_bytes > 0 else 'less'} on the fullest tile"
         return f"{self.what}: {time} ({low:.1f} to {high:.1f} %){f', {bytes_}' if self.more_bytes else ''}"
