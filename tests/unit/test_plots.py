@@ -89,6 +89,9 @@ def test_what_is_not_there_is_said() -> None:
     nothing = replace(run.profile, tiled=None)
     with pytest.raises(mimdsim.MimdsimError, match=r"run B \(digits\) has no tiled machine"):
         run.plot.compare(nothing)
+    with pytest.raises(mimdsim.MimdsimError, match=r"plot.compare\('other'\): give a run, an opened report"):
+        run.plot.compare("other")
+    assert "plot.timeline()" in repr(run.plot)
 
 
 @pytest.mark.slow
