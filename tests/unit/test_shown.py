@@ -126,6 +126,7 @@ def test_long_values_are_said_in_short_and_empty_ones_are_not() -> None:
     assert "10,000 ints" in repr(one)
     assert "5,000: key0, key1" in repr(one)
     assert "nothing" not in repr(one)
+    assert brief([type("Liveness", (), {})()] * 2) == "2 Liveness"
     assert (brief(2048, "peak_bytes"), brief(0.002, "host_seconds"), brief(7)) == ("2 KiB", "2 ms", "7")
 
 
