@@ -13,6 +13,7 @@ from mimdsim.pipeline import compile_workload, retime
 from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.profile import RunProfile, TiledProfile
 from mimdsim.profile.operations import MERGED, cycles_by_operation, find_supersteps
+from mimdsim.report.console import difference_record
 from mimdsim.report.tables_difference import difference_tables
 from mimdsim.workload import filled_activity, load_workload
 
@@ -47,6 +48,7 @@ def test_merged_supersteps_are_compared_by_what_they_consist_of() -> None:
     one, other = (dataclasses.replace(make_profile(), tiled=timed(each)) for each in ("published", "best"))
     _, table = difference_tables(one, other)
     assert table.headers[:3] == ("operation", "layer", "phase")
+    assert difference_record(one, other)["totals"][0]["quantity"] == "cycles"
     assert [cell.text for cell in table.rows[0][:3]] == ["state gradient", "hidden0", "backward"]
     assert "–" not in (table.rows[0][3].text, table.rows[0][4].text)
 
