@@ -24,7 +24,7 @@ from mimdsim.pipeline.warnings import machine_warnings
 from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advice, what_if
 from mimdsim.profile import Change, Inference, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
-from mimdsim.profile.operations import find_supersteps
+from mimdsim.profile.operations import longest_superstep
 from mimdsim.profile.queries import RunQueries
 from mimdsim.report.plots import Plotted
 from mimdsim.search import Case
@@ -113,8 +113,7 @@ class Run(Plotted, RunQueries):
             >>> print(made.explain("zero states"))  # doctest: +ELLIPSIS
             superstep 'zero states' (forward) takes ... cycles on tiny...
         """
-        spans = self.tiled.spans
-        longest = max(find_supersteps(spans, str(superstep)), key=lambda at: spans[at].cycles)
+        longest = longest_superstep(self.tiled.spans, str(superstep))
         return explain(self.compiled.program, self.machine, longest, tile, self.log.activity, timestep)
 
     @property

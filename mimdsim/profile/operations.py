@@ -84,6 +84,11 @@ def find_supersteps(spans: Sequence[Span], text: str) -> list[int]:
     raise MappingError(f"no superstep '{text}' in the program{suggest(text, list(dict.fromkeys(known)))}")
 
 
+def longest_superstep(spans: Sequence[Span], text: str) -> int:
+    """The number of the longest of the supersteps that are meant; raises MappingError for none."""
+    return max(find_supersteps(spans, text), key=lambda at: spans[at].cycles)
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in re.split(r"[\W_]+", text.casefold()) if word and word not in UNSAID)
 
