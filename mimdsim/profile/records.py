@@ -411,6 +411,7 @@ class TiledProfile(Shown):
         title = (
             f"{self.machine}: {self.cycles:,} cycles ({times[0]:.3g} ms, {reach}) a {self.run_name}, "
             f"{self.tiles_used:,} of {self.tiles:,} tiles, fullest tile {self.memory.peak_of_limit}"
+            + ("" if self.memory.fits else ": does not fit")
         )
         by_part = {"compute": self.compute_cycles, "exchange": self.exchange_cycles, "sync": self.sync_cycles}
         rows = [(part, f"{many:,} cycles ({many / max(self.cycles, 1):.0%})") for part, many in by_part.items()]

@@ -176,6 +176,10 @@ def test_lists_that_print_as_tables_are_lists() -> None:
 
 def test_saved_runs_print_as_those_in_memory() -> None:
     assert repr(OpenedRun(made().profile, made().detail)) == repr(made())
+    tiled = made().tiled
+    small = dataclasses.replace(tiled, memory=dataclasses.replace(tiled.memory, limit_bytes=1))
+    assert "does not fit" in repr(small)
+    assert "does not fit" not in repr(tiled)
 
 
 def test_advice_prints_as_it_is_said_with_its_command() -> None:
