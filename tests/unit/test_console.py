@@ -145,7 +145,8 @@ def test_sweeps_studies_and_searches_take_the_same_options(tmp_path: Path) -> No
     assert [point["tile.worker_contexts"] for point in found["points"]] == [3, 6]
     assert found["complete"] is True
     place = ("place", "digits", "tiny", "--candidates", "3", "--processes", "1")
-    assert "Front of time" not in mimdsim(*place)
+    assert "Front of time" not in (brief := mimdsim(*place))
+    assert "All lists of spikes are 50 % full" in brief
     assert "Front of time" in mimdsim(*place, "--verbose")
     assert mimdsim(*place, "--quiet") == ""
     best = json.loads(mimdsim(*place, "--json"))["best"]
