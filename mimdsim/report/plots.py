@@ -85,7 +85,8 @@ def _drawn(home: str, name: str, *given: Any, ax: Axes | None) -> Axes:
     with on_pyplot():
         figure = draw(*given, ax)
     if figure is None:
-        raise MimdsimError(f"there is nothing to draw: the run has no {name.replace('_', ' ')}")
+        hint = "; give another run, or let it have GPUs (gpus=)" if name == "comparison" else ""
+        raise MimdsimError(f"there is nothing to draw: the run has no {name.replace('_', ' ')}{hint}")
     axes: Axes = figure.axes[0] if ax is None else ax
     return axes
 
