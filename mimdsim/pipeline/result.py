@@ -51,12 +51,6 @@ class Run(Plotted, RunQueries):
         return self.tiled.cycles
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is wrong with inputs, spikes or training, most important first; the report begins with it."""
-        wrong = tuple(f"{one.name}: {one.text}" for one in self.profile.findings if one.mood != "good")
-        return wrong + self.profile.warnings
-
-    @property
     def inference(self) -> tuple[Inference, ...]:
         """The forward pass alone, by batch, one sample first; of runs with inference=True."""
         return self.profile.inference

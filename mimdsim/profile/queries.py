@@ -41,6 +41,11 @@ class RunQueries(Shown):
         return self.profile.tiled
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with inputs, spikes or training, most important first; the report begins with it."""
+        return self.profile.all_warnings
+
+    @property
     def tiles(self) -> Frame:
         """A row per tile: chip, layer, busy and idle cycles of a training step, bytes sent and received, peak bytes."""
         tiled, detail = self.tiled, self.detail

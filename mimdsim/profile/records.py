@@ -703,6 +703,11 @@ class RunProfile(Shown):
     advice: tuple[WhatIf, ...] = ()  # changes that save time, most first; empty where none was looked for
     inference: tuple[Inference, ...] = ()  # by batch, one sample first; empty where it was not asked for
 
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """What is wrong with inputs, spikes or training, most important first."""
+        return (*(f"{one.name}: {one.text}" for one in self.findings if one.mood != "good"), *self.warnings)
+
     def _sheet(self) -> Sheet:
         machines = [each for each in (self.tiled, *self.tiled_beside, *self.gpus) if each is not None]
         wrong = [(f"! {one.name}", one.text) for one in self.findings if not one.passed]

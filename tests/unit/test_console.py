@@ -80,6 +80,9 @@ def test_of_several_of_a_kind_the_first_is_told_with_their_number() -> None:
 def test_the_record_has_the_headline_figures(name: str) -> None:
     profile = PROFILES[name]
     found = headline_record(profile)
+    wrong = [one.name for one in profile.findings if one.mood != "good"]
+    assert [text.partition(":")[0] for text in found["warnings"][: len(wrong)]] == wrong
+    assert bool(wrong) == ("wordy" in name)
     tiled = profile.tiled
     if tiled is None:
         assert "time" not in found
