@@ -130,7 +130,8 @@ def brief(value: Any, field: str = "") -> str:
         if len(value) <= FEW and all(isinstance(each, SCALAR) for each in value):
             return ", ".join(brief(each, field) for each in value)
         kinds = {type(each).__name__ for each in value}
-        return counted(len(value), kinds.pop() if len(kinds) == 1 else "value")
+        kind = kinds.pop() if len(kinds) == 1 else "value"
+        return counted(len(value), kind, kind if kind.endswith("ss") else "")
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
     said = value if isinstance(value, str) else str(value) if isinstance(value, PurePath) else type(value).__name__

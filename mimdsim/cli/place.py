@@ -80,6 +80,9 @@ def place_command(
         )
     written = _written(out, workload, machine)
     least = smallest_lines(found) if smallest_sram else ()
+    if not training_steps:
+        full = f"{100 * more['fill']:g} % full"
+        written.insert(0, f"All lists of spikes are {full}; with those of a training: --training-steps N")
     shown.show(
         out,
         short=lambda: [*compared_lines(found), *list(least)[1:2], *written, VERBOSE],

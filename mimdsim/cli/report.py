@@ -61,6 +61,8 @@ def report_command(
     from mimdsim.report import headline_record, report_files, short_lines, summary_lines, write_report
     from mimdsim.report.console import difference_lines, difference_record
 
+    profile, other = (one / "profile.json" if one is not None and one.is_dir() else one for one in (profile, other))
+    assert profile is not None
     folder = out or (profile.parent if other is None else profile.parent / "report-compared")
     refuse_other(folder, RUN, KERNEL)
     with folders_to_write(folder), replace_files(folder, report_files()) as draft, shown.bars() as bars:

@@ -24,6 +24,7 @@ from mimdsim.pipeline.warnings import machine_warnings
 from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advice, what_if
 from mimdsim.profile import Change, Inference, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
+from mimdsim.profile.operations import longest_superstep
 from mimdsim.profile.queries import RunQueries
 from mimdsim.report.plots import Plotted
 from mimdsim.search import Case
@@ -48,12 +49,6 @@ class Run(Plotted, RunQueries):
     def cycles(self) -> int:
         """Cycles of a training step."""
         return self.tiled.cycles
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is wrong with inputs, spikes or training, most important first; the report begins with it."""
-        wrong = tuple(f"{one.name}: {one.text}" for one in self.profile.findings if one.mood != "good")
-        return wrong + self.profile.warnings
 
     @property
     def inference(self) -> tuple[Inference, ...]:
@@ -106,13 +101,14 @@ class Run(Plotted, RunQueries):
     def explain(self, superstep: str | int, tile: int | None = None, timestep: int | None = None) -> Explanation:
         """Why a superstep takes its cycles, as sums that add up.
 
-        superstep: its name or number. tile: from which it is seen (default: the one with most work in it). timestep:
-        the execution shown vertex by vertex (default: the longest).
+        superstep: its name or number; where several are meant, the longest. tile: from which it is seen (default: the
+        one with most work in it). timestep: the execution shown vertex by vertex (default: the longest).
 
             >>> print(made.explain("zero states"))  # doctest: +ELLIPSIS
             superstep 'zero states' (forward) takes ... cycles on tiny...
         """
-        return explain(self.compiled.program, self.machine, superstep, tile, self.log.activity, timestep)
+        longest = longest_superstep(self.tiled.spans, str(superstep))
+        return explain(self.compiled.program, self.machine, longest, tile, self.log.activity, timestep)
 
     @property
     def case(self) -> Case:

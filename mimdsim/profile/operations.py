@@ -84,6 +84,11 @@ def find_supersteps(spans: Sequence[Span], text: str) -> list[int]:
     raise MappingError(f"no superstep '{text}' in the program{suggest(text, list(dict.fromkeys(known)))}")
 
 
+def longest_superstep(spans: Sequence[Span], text: str) -> int:
+    """The number of the longest of the supersteps that are meant; raises MappingError for none."""
+    return max(find_supersteps(spans, text), key=lambda at: spans[at].cycles)
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in re.split(r"[\W_]+", text.casefold()) if word and word not in UNSAID)
 
@@ -91,7 +96,7 @@ def _words(text: str) -> tuple[str, ...]:
 def _told(span: Span) -> list[tuple[str, ...]]:
     """What a superstep may be called: its name, its phase, its parts with their layers, and each of these alone."""
     parts = [(part.operation, part.layer) for part in span.parts]
-    said = [span.name, MERGED.sub("", span.name), span.phase, span.op]
+    said = [span.op, span.name, MERGED.sub("", span.name), span.phase]
     return [_words(each) for each in (*said, *(f"{operation} {layer}" for operation, layer in parts), *sum(parts, ()))]
 
 
@@ -100,6 +105,7 @@ def _is_one_of(wanted: tuple[str, ...], names: list[tuple[str, ...]]) -> bool:
 
 
 def _has_all_words(wanted: tuple[str, ...], names: list[tuple[str, ...]]) -> bool:
-    """Whether each word begins like one of the names: "selection of hidden0"."""
-    known = {word for name in names for word in name}
+    """Whether each word begins like one of the names: "selection of hidden0", which its gradient is not."""
+    gradient = "gradient" in names[0] and "gradient" not in wanted  # the operation comes first
+    known = {word for name in names[gradient:] for word in name}
     return all(any(has.startswith(word) or (len(has) > 4 and word.startswith(has)) for has in known) for word in wanted)

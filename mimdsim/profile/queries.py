@@ -12,6 +12,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Sheet, Shown
 from mimdsim.profile.detail import Detail
+from mimdsim.profile.operations import longest_superstep
 from mimdsim.profile.records import RunProfile, TiledProfile
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class RunQueries(Shown):
         """The profile of the machine that was trained on."""
         assert self.profile.tiled is not None
         return self.profile.tiled
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with inputs, spikes or training, most important first; the report begins with it."""
+        return self.profile.all_warnings
 
     @property
     def tiles(self) -> Frame:
@@ -248,6 +254,19 @@ class SavedRun(RunQueries):
     def detail(self) -> Detail:
         """Every tile in every superstep, and in some timesteps."""
         return self._detail
+
+    def explain(self, superstep: str | int) -> str:
+        """Why a superstep takes its cycles, seen from its slowest tile, as sums that add up; made when it was saved.
+
+        superstep: its name or number; where several are meant, the longest. Raises MappingError for none.
+
+            >>> print(mimdsim.open_report("mine").explain("zero states"))  # doctest: +SKIP
+        """
+        number = longest_superstep(self.tiled.spans, str(superstep))
+        if number >= len(self.detail.explained):
+            told = f"use  mimdsim explain FOLDER {number}"
+            raise MappingError(f"superstep {number} is not explained in the saved run; {told}")
+        return str(self.detail.explained[number])
 
 
 def _leader(cycles: np.ndarray) -> tuple[int, int]:

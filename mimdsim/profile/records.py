@@ -411,6 +411,7 @@ class TiledProfile(Shown):
         title = (
             f"{self.machine}: {self.cycles:,} cycles ({times[0]:.3g} ms, {reach}) a {self.run_name}, "
             f"{self.tiles_used:,} of {self.tiles:,} tiles, fullest tile {self.memory.peak_of_limit}"
+            + ("" if self.memory.fits else ": does not fit")
         )
         by_part = {"compute": self.compute_cycles, "exchange": self.exchange_cycles, "sync": self.sync_cycles}
         rows = [(part, f"{many:,} cycles ({many / max(self.cycles, 1):.0%})") for part, many in by_part.items()]
@@ -590,6 +591,8 @@ class WhatIf(Shown):
         """What it makes of time and memory; not the command."""
         sign = -1 if self.gain < 0 else 1
         low, high = sorted((100 * sign * self.gain_low, 100 * sign * self.gain_high))
+        if not self.gain and not self.more_bytes:
+            return f"{self.what}: the same time and memory"
         time = f"{100 * abs(self.gain):.1f} % {'more' if self.gain < 0 else 'less'} time"
         bytes_ = f"{show_bytes(abs(self.more_bytes))} {'more' if self.more_bytes > 0 else 'less'} on the fullest tile"
         return f"{self.what}: {time} ({low:.1f} to {high:.1f} %){f', {bytes_}' if self.more_bytes else ''}"
@@ -699,6 +702,11 @@ class RunProfile(Shown):
     earlier_code_sha256: tuple[str, ...] = ()
     advice: tuple[WhatIf, ...] = ()  # changes that save time, most first; empty where none was looked for
     inference: tuple[Inference, ...] = ()  # by batch, one sample first; empty where it was not asked for
+
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """What is wrong with inputs, spikes or training, most important first."""
+        return (*(f"{one.name}: {one.text}" for one in self.findings if one.mood != "good"), *self.warnings)
 
     def _sheet(self) -> Sheet:
         machines = [each for each in (self.tiled, *self.tiled_beside, *self.gpus) if each is not None]

@@ -131,7 +131,7 @@ def difference_record(profile: RunProfile, other: RunProfile) -> dict[str, Any]:
     totals, operations = (
         [
             {
-                name: plain(cell.text) if cell.value is None else cell.value
+                name or "quantity": plain(cell.text) if cell.value is None else cell.value
                 for name, cell in zip(one.headers, row, strict=True)
             }
             for row in one.rows

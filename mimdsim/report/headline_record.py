@@ -48,7 +48,7 @@ def headline_record(profile: RunProfile) -> Record:
             for one in profile.advice
         ],
         "verdicts": [one._asdict() for one in verdicts(profile)],
-        "warnings": list(profile.warnings),
+        "warnings": list(profile.all_warnings),
     }
 
 

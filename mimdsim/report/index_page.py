@@ -15,7 +15,7 @@ from mimdsim.base.files import read_bounded_text
 from mimdsim.base.schema import parse_toml
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import RunProfile, load_profile
-from mimdsim.report.formatting import clipped, interval, milliseconds, plain, reach
+from mimdsim.report.formatting import changed_fields, clipped, interval, milliseconds, plain, reach
 from mimdsim.report.page import script_json, template
 from mimdsim.report.tables import Cell, Value, percent, shown, size, table, three_digits
 
@@ -123,4 +123,5 @@ def _measures(profile: RunProfile) -> dict[str, tuple[float, str, bool]]:
     found["bytes received"] = received, show_bytes(received), False
     if training is not None and training.test_accuracy is not None:
         found["test accuracy"] = training.test_accuracy, f"{100 * training.test_accuracy:.1f} %", False
+    found |= {f"{key}, changed": (0, value, False) for key, value in changed_fields(profile)}
     return {name: one for name, one in found.items() if math.isfinite(one[0])}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError
+from mimdsim.base.shown import one_line
 from mimdsim.profile import RunProfile, load_profile
 from mimdsim.profile.detail import DETAIL_FILE, REDO, load_beside
 from mimdsim.profile.queries import RunQueries, SavedRun
@@ -26,6 +27,9 @@ class RunPlots:
 
     def __init__(self, profile: RunProfile):
         self._profile = profile
+
+    def __repr__(self) -> str:
+        return "figures of a run: plot.tiles(), plot.timeline(), plot.memory(), plot.compare(other)"
 
     def tiles(self, ax: Axes | None = None) -> Axes:
         """Busy cycles of a training step by tile, on the grid of the chip.
@@ -68,6 +72,8 @@ class RunPlots:
         if other is None:
             return _drawn("figures_time", "comparison", self._profile, ax=ax)
         beside = other.profile if isinstance(other, RunQueries) else other
+        if not isinstance(beside, RunProfile):
+            raise MimdsimError(f"plot.compare({one_line(repr(other))}): give a run, an opened report or a profile")
         return _drawn("figures_time", "two_runs", self._profile, beside, ax=ax)
 
 
@@ -79,7 +85,8 @@ def _drawn(home: str, name: str, *given: Any, ax: Axes | None) -> Axes:
     with on_pyplot():
         figure = draw(*given, ax)
     if figure is None:
-        raise MimdsimError(f"there is nothing to draw: the run has no {name.replace('_', ' ')}")
+        hint = "; give another run, or let it have GPUs (gpus=)" if name == "comparison" else ""
+        raise MimdsimError(f"there is nothing to draw: the run has no {name.replace('_', ' ')}{hint}")
     axes: Axes = figure.axes[0] if ax is None else ax
     return axes
 

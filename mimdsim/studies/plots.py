@@ -26,6 +26,9 @@ class StudyPlots:
     def __init__(self, result: StudyResult):
         self._result = result
 
+    def __repr__(self) -> str:
+        return "figures of a study: plot.best(), plot.effects(), plot.lines(), plot.crossover()"
+
     def best(self) -> list[Axes]:
         """The front of the metrics, or with one metric the best points, with intervals and probabilities.
 

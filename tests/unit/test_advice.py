@@ -185,6 +185,7 @@ def test_a_change_of_the_machine_is_the_same_as_another_machine() -> None:
     slower = run.what_if({"exchange.bytes_per_cycle": 1.0})
     assert slower.gain < 0
     assert "more time" in str(slower)
+    assert str(run.what_if({"tile.sram_bytes": "512 KiB"})) == "tile.sram_bytes = 512 KiB: the same time and memory"
 
 
 @pytest.mark.parametrize(

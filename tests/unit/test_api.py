@@ -96,6 +96,8 @@ def test_a_run_in_one_line_each() -> None:
     columns = run.tiled.tile_columns
     assert np.array_equal(run.detail.busy.sum(axis=0), columns.busy_cycles)
     assert run.explain(str(run.detail.supersteps[0])).cycles == run.tiled.spans[0].cycles
+    longest = max(span.cycles for span in run.tiled.spans if span.phase == "backward")
+    assert run.explain("backward").cycles == longest
     faster = load_machine("tiny", {"chip.clock_hz": "2 GHz"})
     assert run.retime(faster).cycles == run.cycles
     with pytest.warns(FutureWarning, match=r"Run\.on is Run\.retime"):

@@ -80,6 +80,9 @@ def test_of_several_of_a_kind_the_first_is_told_with_their_number() -> None:
 def test_the_record_has_the_headline_figures(name: str) -> None:
     profile = PROFILES[name]
     found = headline_record(profile)
+    wrong = [one.name for one in profile.findings if one.mood != "good"]
+    assert [text.partition(":")[0] for text in found["warnings"][: len(wrong)]] == wrong
+    assert bool(wrong) == ("wordy" in name)
     tiled = profile.tiled
     if tiled is None:
         assert "time" not in found
@@ -145,7 +148,8 @@ def test_sweeps_studies_and_searches_take_the_same_options(tmp_path: Path) -> No
     assert [point["tile.worker_contexts"] for point in found["points"]] == [3, 6]
     assert found["complete"] is True
     place = ("place", "digits", "tiny", "--candidates", "3", "--processes", "1")
-    assert "Front of time" not in mimdsim(*place)
+    assert "Front of time" not in (brief := mimdsim(*place))
+    assert "All lists of spikes are 50 % full" in brief
     assert "Front of time" in mimdsim(*place, "--verbose")
     assert mimdsim(*place, "--quiet") == ""
     best = json.loads(mimdsim(*place, "--json"))["best"]

@@ -44,6 +44,11 @@ def test_one_value_of_recurrence_is_for_hidden_layers() -> None:
     assert [layer.recurrence for layer in network.layers] == ["all_to_all", "all_to_all", "none"]
 
 
+def test_one_layer_is_one() -> None:
+    with pytest.raises(MimdsimError, match=r"capacity: 3 values given for 1 layer \(0 hidden"):
+        mimdsim.load_workload("digits", {"network.hidden": []})
+
+
 @pytest.mark.parametrize("key", PER_LAYER)
 def test_a_list_has_one_value_for_every_layer(key: str) -> None:
     with pytest.raises(MimdsimError, match=rf"{key}: 2 values given for 3 layers"):

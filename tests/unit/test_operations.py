@@ -13,6 +13,7 @@ from mimdsim.pipeline import compile_workload, retime
 from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.profile import RunProfile, TiledProfile
 from mimdsim.profile.operations import MERGED, cycles_by_operation, find_supersteps
+from mimdsim.report.console import difference_record
 from mimdsim.report.tables_difference import difference_tables
 from mimdsim.workload import filled_activity, load_workload
 
@@ -47,6 +48,7 @@ def test_merged_supersteps_are_compared_by_what_they_consist_of() -> None:
     one, other = (dataclasses.replace(make_profile(), tiled=timed(each)) for each in ("published", "best"))
     _, table = difference_tables(one, other)
     assert table.headers[:3] == ("operation", "layer", "phase")
+    assert difference_record(one, other)["totals"][0]["quantity"] == "cycles"
     assert [cell.text for cell in table.rows[0][:3]] == ["state gradient", "hidden0", "backward"]
     assert "–" not in (table.rows[0][3].text, table.rows[0][4].text)
 
@@ -71,7 +73,8 @@ def test_supersteps_are_found_by_what_people_call_them() -> None:
     assert find_supersteps(spans, "backward") == [at for at, span in enumerate(spans) if span.phase == "backward"]
     of_layer = [spans[at].name for at in find_supersteps(spans, "selection of hidden0")]
     assert "scan flags" in of_layer
-    assert "LIF update" not in of_layer
+    assert not {"LIF update", "state gradient"} & set(of_layer)
+    assert [spans[at].name for at in find_supersteps(spans, "select gradient hidden0")] == ["state gradient"]
     (gradient,) = find_supersteps(timed("best").spans, "input gradient")
     assert MERGED.search(timed("best").spans[gradient].name)
     with pytest.raises(MappingError, match="no superstep 'LIF upday' in the program; did you mean 'LIF update'"):

@@ -84,11 +84,14 @@ def test_two_runs_are_the_time_of_both(plt: Any) -> None:
 
 def test_what_is_not_there_is_said() -> None:
     run = made()
-    with pytest.raises(mimdsim.MimdsimError, match="there is nothing to draw: the run has no comparison"):
+    with pytest.raises(mimdsim.MimdsimError, match="there is nothing to draw: the run has no comparison; give"):
         run.plot.compare()
     nothing = replace(run.profile, tiled=None)
     with pytest.raises(mimdsim.MimdsimError, match=r"run B \(digits\) has no tiled machine"):
         run.plot.compare(nothing)
+    with pytest.raises(mimdsim.MimdsimError, match=r"plot.compare\('other'\): give a run, an opened report"):
+        run.plot.compare("other")
+    assert "plot.timeline()" in repr(run.plot)
 
 
 @pytest.mark.slow
@@ -97,6 +100,7 @@ def test_sweeps_and_studies_draw_what_their_page_has(plt: Any, tmp_path: Path) -
     rows = mimdsim.sweep("digits", "bow", axes, fill=0.5, gpus="a100", folder=tmp_path)
     assert isinstance(rows, list)
     assert isinstance(rows[0], dict)
+    assert "plot.lines()" in repr(rows.plot)
     lines = rows.plot.lines()
     assert len(lines[0].lines) == 1 + len(rows)  # a line, and a mark for each point
     assert len(plt.get_fignums()) == 1  # the crossover, drawn for the same section, is closed

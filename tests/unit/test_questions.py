@@ -138,6 +138,9 @@ def test_a_saved_report_answers_the_same(tmp_path: Path) -> None:
     made = mimdsim.run("digits", "bow", changes=SMALL, gpus=(), report=tmp_path / "mine")
     opened = mimdsim.open_report(tmp_path / "mine")
     assert repr(opened) == repr(made)
+    assert opened.explain("backward") == str(made.explain("backward"))
+    with pytest.raises(MappingError, match="no superstep 'nothing'"):
+        opened.explain("nothing")
     for name in ("tiles", "supersteps", "memory", "traffic"):
         ours, theirs = getattr(made, name), getattr(opened, name)
         assert all(np.array_equal(column(ours, one), column(theirs, one)) for one in ours)

@@ -126,6 +126,7 @@ def test_long_values_are_said_in_short_and_empty_ones_are_not() -> None:
     assert "10,000 ints" in repr(one)
     assert "5,000: key0, key1" in repr(one)
     assert "nothing" not in repr(one)
+    assert brief([type("Liveness", (), {})()] * 2) == "2 Liveness"
     assert (brief(2048, "peak_bytes"), brief(0.002, "host_seconds"), brief(7)) == ("2 KiB", "2 ms", "7")
 
 
@@ -175,6 +176,10 @@ def test_lists_that_print_as_tables_are_lists() -> None:
 
 def test_saved_runs_print_as_those_in_memory() -> None:
     assert repr(OpenedRun(made().profile, made().detail)) == repr(made())
+    tiled = made().tiled
+    small = dataclasses.replace(tiled, memory=dataclasses.replace(tiled.memory, limit_bytes=1))
+    assert "does not fit" in repr(small)
+    assert "does not fit" not in repr(tiled)
 
 
 def test_advice_prints_as_it_is_said_with_its_command() -> None:

@@ -324,6 +324,7 @@ def test_operations_of_both_machines_add_up(run: Found) -> None:
 def test_the_index_names_what_it_cannot_read(run: Found, tmp_path: Path) -> None:
     profile, detail = run
     profile = dataclasses.replace(profile, schema_version=SCHEMA_VERSION, gpus=(), warnings=())
+    profile = dataclasses.replace(profile, changes=(Change(key="tile.worker_contexts", value="12"),))
     with pytest.raises(MimdsimError, match=r"holds no profile\.json"):
         index_page(tmp_path)
     saved(tmp_path / "good", dataclasses.replace(profile, workload_title=BREAKS_OUT), detail)
@@ -336,6 +337,7 @@ def test_the_index_names_what_it_cannot_read(run: Found, tmp_path: Path) -> None
     assert text.count(">unreadable<") == 3
     assert "Is &lt;b&gt; bold?" in text
     assert BREAKS_OUT not in text
+    assert '"tile.worker_contexts, changed":[0,"12",false]' in text
     assert mimdsim("report", "--index", str(tmp_path)).startswith("Index: ")
     assert (tmp_path / "index.html").read_text(encoding="utf-8") == text
 
@@ -365,6 +367,6 @@ def test_the_command_compares_two_profiles(run: Found, tmp_path: Path, monkeypat
     kernel = saved(tmp_path / "c", dataclasses.replace(profile, tiled=None), detail)
     (tmp_path / "c" / DETAIL_FILE).unlink()
     assert "has no tiled machine" in mimdsim("report", one, kernel, code=2)
-    mimdsim("report", one, "--out", str(tmp_path / "alone"))
+    mimdsim("report", str(tmp_path / "a"), "--out", str(tmp_path / "alone"))
     assert len(shown) == 1
     assert "Differences</h2>" not in (tmp_path / "alone" / "report.html").read_text(encoding="utf-8")

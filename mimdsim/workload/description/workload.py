@@ -15,7 +15,7 @@ from mimdsim.base.files import with_home
 from mimdsim.base.identity import Input, input_of
 from mimdsim.base.schema import Section, build, changed_table, dotted_changes, files_named, given_keys, read_toml
 from mimdsim.base.search_path import Name, Named, beside, find_description, names_of
-from mimdsim.base.units import exact_product
+from mimdsim.base.units import counted, exact_product
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
 from mimdsim.workload.data.dataset import change_source, encodings_of, source_files
@@ -79,8 +79,8 @@ class Workload(Section):
             value = getattr(network, key)
             if isinstance(value, tuple) and len(value) != layers and (value or key != "capacity"):
                 raise ValueError(
-                    f"network.{key}: {len(value)} values given for {layers} layers ({layers - 1} hidden and the output "
-                    "layer)"
+                    f"network.{key}: {len(value)} values given for {counted(layers, 'layer')} ({layers - 1} hidden "
+                    "and the output layer)"
                 )
         try:
             check_sources(network)
