@@ -179,7 +179,7 @@ def test_numbers_that_their_bytes_cannot_hold_are_found(size: int) -> None:
 def test_sizes_that_cannot_be_are_refused() -> None:
     k = Kernel("own", machine())
     held: Variable = k.variable("x", 16)
-    with pytest.raises(ValueError, match="stored_bytes 1 for float32 needs a number_format; a half takes 2"):
+    with pytest.raises(ValueError, match="stored_bytes 1 for float32; a half takes 2"):
         replace(held, stored_bytes=1)
     with pytest.raises(MappingError, match="code_bytes -5 must not be negative"):
         codelet(lambda *_: None, ("x", "read"), code_bytes=-5)
