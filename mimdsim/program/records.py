@@ -68,9 +68,8 @@ class Variable(Shown):
         if self.stored_bytes < 0:
             raise ValueError(f"variable '{self.name}': stored_bytes {self.stored_bytes} must not be negative")
         if self.stored_bytes == 1 and np.dtype(self.dtype).kind == "f" and not self.number_format:
-            raise ValueError(
-                f"variable '{self.name}': stored_bytes 1 for {self.dtype} needs a number_format; a half takes 2"
-            )
+            least = f"stored_bytes 1 for {self.dtype}; a half takes 2, the least without a number_format"
+            raise ValueError(f"variable '{self.name}': {least}")
         if self.values is not None and self.values.shape != self.shape:
             raise ValueError(f"variable '{self.name}' of shape {self.shape} is loaded with {self.values.shape}")
 
