@@ -17,7 +17,7 @@ import numpy as np
 from mimdsim.codelets.dense import BOX, MOVE_BYTES, copy_formula
 from mimdsim.codelets.neurons import by_neuron, scale_cycles
 from mimdsim.codelets.products import partial_sum_cycles
-from mimdsim.codelets.vertex_costs import by_vectors, on_elements
+from mimdsim.codelets.vertex_costs import by_item_bytes, by_vectors, on_elements
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.network import bernoulli_cycles
 from mimdsim.costs.library.sparse import transpose_cycles
@@ -207,19 +207,20 @@ TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 8  # a group of outputs by a group of 
 def transpose_of(codelet: Codelet, name: str, dtype: str, channels: int, target: str) -> Codelet:
     """A copy that transposes what it moves into field `target`, a matrix for every group of the matrix unit."""
 
-    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+    source = f"PopLibs popsparse Transpose cycle estimator (7eac0f2), a matrix of {TRANSPOSED_ROWS} x {channels} for "
+
+    @by_item_bytes("derived", f"{source}every group of the matrix unit")
+    def formula(extents: dict[str, Any], item_bytes: int, worker_contexts: int, _vector_bytes: int) -> Any:
         counts, which = np.unique(extents["groups_of_outputs"] * extents["groups_of_inputs"], return_inverse=True)
-        shared: dict[str, Any] = {"dtype": dtype, "worker_contexts": worker_contexts}
+        shared: dict[str, Any] = {"dtype": "f32" if item_bytes == 4 else "f16", "worker_contexts": worker_contexts}
         each = [transpose_cycles(count, TRANSPOSED_ROWS, channels, **shared) for count in counts.tolist()]
         return np.array(each, np.int64)[which.reshape(-1)]
 
-    source = f"PopLibs popsparse Transpose cycle estimator (7eac0f2), a matrix of {TRANSPOSED_ROWS} x {channels} for "
-    formula = TileFormula(cycles=cycles, kind="derived", source=f"{source}every group of the matrix unit")
     groups = {
         "groups_of_outputs": Length(target, 0, per=TRANSPOSED_ROWS),
         "groups_of_inputs": Length(target, 1, per=channels),
     }
-    return replace(codelet, name=name, cost=formula, code_bytes=512, extents=groups)
+    return replace(codelet, name=name, cost=formula(4 if dtype == "f32" else 2), code_bytes=512, extents=groups)
 
 
 TRANSPOSE_BOXES = transpose_of(ARRANGE_BOXES, "TransposeBoxes", "f32", TRANSPOSED_COLUMNS, "target")

@@ -167,13 +167,16 @@ class Lowering(Layout):
             item.name: self.variables[operands[item.name]].number_format for item in codelet.fields if item.reads
         }
         own = tuple((name, each) for name, each in formats.items() if each not in ("", self.options.number_format))
-        # what moves numbers of a byte on a tile costs what it costs for others: no formula is known
-        alone = moved.number_format and moved.item_bytes == 1
+        everywhere = self.options.number_format
+        other = moved.number_format not in ("", everywhere)
+        # what makes weights of a format counts that itself; what moves numbers of a byte on a tile costs what it costs
+        # for others: no formula is known
+        alone = other and (codelet.flops or moved.item_bytes == 1)
         made = in_format(
             codelet,
             id_bytes=self.options.id_bytes,
             value_bytes=self.options.item_bytes,
-            number_format=moved.number_format if isinstance(codelet.cost, TileFormula) else self.options.number_format,
+            number_format=everywhere if other or not isinstance(codelet.cost, TileFormula) else moved.number_format,
             moved_bytes=self.options.item_bytes if alone else moved.item_bytes,
             kept_bytes=max(
                 (self.variables[one].item_bytes for one in operands.values() if self._is_moment(one)), default=None

@@ -200,7 +200,7 @@ def test_a_report_is_not_put_beside_another_profile(tmp_path: Path) -> None:
     mimdsim("report", str(tmp_path / "b" / "profile.json"))
     mimdsim("report", str(tmp_path / "b" / "profile.json"), "--out", str(tmp_path / "c"))
     assert {path.name for path in (tmp_path / "a").iterdir()} == {
-        *("profile.json", "detail.npz", "weights.safetensors"),
+        *("profile.json", "detail.npz", "spikes.npz", "weights.safetensors"),
         *("report.html", "tiles.csv", "supersteps.csv", "liveness.csv"),
     }
     (tmp_path / "kernel.py").write_text("")

@@ -19,6 +19,7 @@ from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.graph.weight_functions import FUNCTIONS as OF_WEIGHTS
 from mimdsim.kernels import Kernel
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.pipeline import compile_workload
 from mimdsim.pipeline.overrides import split_changes
 from mimdsim.program import Codelet, Field, Program, Term, WorkerBundles
@@ -120,6 +121,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         for per in ("timestep", "sequence")
     },
     "batch norm": {**DENSE, "network.batch_norm": "timestep", "mapping.neurons_per_tile": 0},
+    "batch norm of each timestep": {**DENSE, "network.batch_norm": "each_timestep", "mapping.neurons_per_tile": 0},
     "batch norm of a sequence": {
         **DENSE, "network.batch_norm": "sequence", "network.delay": 0, "mapping.neurons_per_tile": 0,
     },
@@ -188,7 +190,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 
 # what a derivative that is 1 everywhere is not a function of: its vertices are those of all others
 UNREAD = {
-    ("WeightFunctionGradient(identity,12,-4)", "w"),
+    *((f"WeightFunctionGradient({function},12,-4)", "w") for function in ("identity", *FORMATS)),
     ("StateGradient(straight_through)", "v"),
     ("NeuronGradientFull(leaky, straight_through)", "fired"),
     ("AddSurrogate(straight_through)", "v"),

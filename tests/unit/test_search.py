@@ -458,7 +458,7 @@ def test_dense_spikes_have_no_splits() -> None:
 def test_the_command(tmp_path: Path) -> None:
     file = tmp_path / "best.toml"
     more = ("--candidates", "4", "--processes", "1", *SET)
-    output = mimdsim("place", "digits", "bow", "--out", str(file), *more)
+    output = mimdsim("place", "digits", "bow", "--out", str(file), "--verbose", *more)
     assert "What each change saved" in output
     assert f"--mapping {file}" in output
     assert "The smallest tile.sram_bytes that fits is" in mimdsim("place", "digits", "bow", "--smallest-sram", *more)
