@@ -246,7 +246,8 @@ def test_cycles_of_quads_and_of_stores_into_words() -> None:
 
 
 def test_every_library_formula_of_values_is_known_in_two_bytes() -> None:
-    extents = {name: np.full(2, 8) for name in ("elements", "samples", "neurons", "outputs", "groups", "replicas")}
+    names = ("elements", "samples", "neurons", "outputs", "groups", "replicas", "groups_of_outputs", "groups_of_inputs")
+    extents = {name: np.full(2, 8) for name in names}
     for known, formula in formats.FORMULAS.items():
         assert known is formula(4)
         for cost in (formula(4), formula(2)):
