@@ -377,7 +377,7 @@ def test_statistics_of_each_timestep_travel_as_those_of_a_sequence_do() -> None:
     assert seen == rows.keys()
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("per", EVERY)
 def test_gains_are_scaled_until_layers_fire_as_often_as_asked_for(per: str) -> None:
     changes = {"network.spikes": "dense", "network.batch_norm": [per, "none"], "network.delay": 0}

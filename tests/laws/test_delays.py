@@ -262,7 +262,7 @@ def test_planes_of_any_age() -> None:
     assert_alike(replace(found, ids={}, listed={}), expected, network)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 def test_every_age_of_a_source_has_dropout_of_its_own(per: str) -> None:
     network = delayed(SYNAPSES, **DENSE)

@@ -79,6 +79,7 @@ def test_a_free_memory_takes_no_time(kind: str, chips: int) -> None:
     assert behind.memory_cycles == 0
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("chips", [1, 2])
 @pytest.mark.parametrize(
     ("key", "slow_to_fast"),

@@ -62,6 +62,7 @@ def test_whole_numbers_have_the_scale_of_the_largest() -> None:
     np.testing.assert_array_equal(FORMATS["int8"].rounded(np.zeros(3)), np.zeros(3))
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("more", [{}, {"spikes": "dense", "capacities": None}], ids=["lists", "dense"])
 @pytest.mark.parametrize("name", BYTES)
 def test_weights_act_in_the_format_and_are_trained_in_float32(name: str, more: dict[str, object]) -> None:

@@ -255,6 +255,7 @@ def test_only_the_share_without_the_cores_is_hidden() -> None:
         assert timed_by_hand(made, tiny(exchange_overlap=share)).hidden_cycles == 3 * int(share * each)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("chips", [1, 2])
 @pytest.mark.parametrize("model", ["chip", "dataflow"])
 def test_explanations_with_overlap_add_up(model: str, chips: int) -> None:

@@ -115,7 +115,7 @@ def test_signs_are_runs_of_rows() -> None:
     assert plain.of_rows(0, 3, negative=True) == WeightFunction(function="identity", factor=-0.5)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_lists_run_on_tiles_as_meant(function: str) -> None:
     network = functional(function)

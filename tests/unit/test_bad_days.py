@@ -285,6 +285,7 @@ def test_kernels_that_can_be_kept_nowhere_are_said(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.first(1)
 @pytest.mark.usefixtures("simulated")
 def test_a_report_into_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path, 1)

@@ -309,6 +309,7 @@ def test_the_page_shows_what_is_printed() -> None:
     assert f"```\n{listing(program, [534])}```" in page
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("changes", [{}, {"chip__grid": "torus", "exchange__ways": "opposed"}])
 def test_the_fullest_link_is_named(changes: dict[str, Any]) -> None:
     """Of a mesh that many tiles send over: its ends lie side by side, it is in use for part of the phase."""

@@ -155,6 +155,7 @@ def allocating(way: str, what: str, elements: int) -> Compute:
     return made
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_scratch_beyond_what_is_declared_is_found(way: str) -> None:
     """17 kinds of memory in 6 ways: 102 mutants; each passes once it declares what it needs."""

@@ -81,6 +81,7 @@ def test_what_is_written_is_read_again(chain: tuple[Convolution, ...], tmp_path:
             np.testing.assert_allclose(population.dynamics.decay, 0.95, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_imported_network_of_planes_runs(tmp_path: Path) -> None:
     network, _ = written(CHAINS["pools"], tmp_path / "net.nir")
     path, lines = import_nir(tmp_path / "net.nir", tmp_path / "made", Discretisation())

@@ -157,6 +157,7 @@ def test_a_file_is_found_beside_the_description(tmp_path: Path) -> None:
     assert network_of(load_workload(tmp_path / "mine.toml")).layers[0].neuron.model == "forgetful"
 
 
+@pytest.mark.slow
 def test_the_models_of_the_docs_page_run(tmp_path: Path) -> None:
     mimdsim.allow_code()
     page = (ROOT / "docs" / "neurons.md").read_text().partition("## A model of your own")[2].partition("\n## ")[0]

@@ -74,6 +74,7 @@ def test_the_winner_is_near_the_best_of_many_timed_in_full() -> None:
     assert found.best.figures.cycles <= 1.03 * full.min()
 
 
+@pytest.mark.slow
 def test_an_estimate_from_all_tiles_is_the_full_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     case = small_case("digits", 40)
     for mapping in random_mappings(case, 4):
@@ -96,6 +97,7 @@ def test_mappings_made_of_layers_rank_as_full_timing_does(workload: str) -> None
     assert rank_correlation(peaks, np.array([one.peak_bytes for one in full])) >= 0.95
 
 
+@pytest.mark.slow
 def test_layers_of_one_mapping_cost_together_what_it_costs() -> None:
     """But for tiles that wait for others of their layer in one timestep and not in the next."""
     case = small_case("digits")

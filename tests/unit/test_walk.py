@@ -107,6 +107,7 @@ def test_links_between_routers_are_packed_where_there_are_any(run: Found, monkey
     assert columns["link_cycles"].tolist() == [linked.link_cycles.sum(axis=0).tolist()]
 
 
+@pytest.mark.slow
 def test_only_pages_with_links_have_what_draws_them(run: Found, tmp_path: Path) -> None:
     profile, detail = run
     loads = np.ones((len(detail.supersteps), 1), np.int64)
