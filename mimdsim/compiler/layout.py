@@ -391,25 +391,15 @@ class Layout(ProgramBuilder):
         # a copy, so that those of all tiles are freed
         return usable[: len(starts)].copy(), {"start": starts, "stop": np.minimum(starts + run, width)}
 
-    def numbers(
-        self,
-        name: str,
-        shape: tuple[int, int],
-        category: str,
-        layer: str,
-        *,
-        persistent: bool = False,
-        number_format: str = "",
-    ) -> str:
+    def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, **how: Any) -> str:
         """Declare a variable that lies as a parameter of this shape does: on one tile where it is one number of the
-        layer."""
+        layer; how: persistent, number_format."""
         shared = shape == (1, 1)
         tile = self.placed(layer).homes.ravel()[:1]
         mapping = entries_on(tile, 1) if shared else self.shared(layer, shape[0])
         self.alone |= {name} if shared else set()
         stored = self.options.moment_bytes if category == MOMENTS else 0
-        about: dict[str, Any] = {"stored_bytes": stored, "number_format": number_format}
-        return self.variable(name, shape, "float32", mapping, category, persistent=persistent, **about)
+        return self.variable(name, shape, "float32", mapping, category, stored_bytes=stored, **how)
 
     def over_row(self, layer: str) -> Where:
         """Tiles and columns of what is mapped `by_neuron`, of one copy of the layer."""

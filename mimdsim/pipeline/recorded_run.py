@@ -11,6 +11,7 @@ import numpy as np
 
 from mimdsim.base.checksummed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.schema import MAX_DESCRIPTION_BYTES
 from mimdsim.machine import MimdMachine
 from mimdsim.pipeline.pipeline import compile_workload
 from mimdsim.pipeline.result import Run
@@ -63,7 +64,10 @@ def compile_again(folder: Path, profile: RunProfile) -> tuple[Program, MimdMachi
         raise DataFileError(path, f"no such file, which has the spikes of the run; {REDO}")
     arrays = read_sealed_arrays(path, MAX_BYTES, REDO, MAX_ENTRIES)
     try:
-        described = json.loads(arrays.pop("described", np.zeros(0, np.uint8)).tobytes())
+        text = arrays.pop("described", np.zeros(0, np.uint8)).tobytes()
+        if len(text) > MAX_DESCRIPTION_BYTES:
+            raise ValueError(f"descriptions of {len(text):,} bytes")
+        described = json.loads(text)
         workload, machine = Workload.model_validate(described["workload"]), described["machine"]
         machine, activity = MimdMachine.model_validate(machine), activity_of(arrays)
     except (ValueError, KeyError, TypeError, RecursionError) as problem:

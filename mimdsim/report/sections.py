@@ -97,11 +97,9 @@ def _tables(profile: RunProfile, rows: int, detail: Detail | None) -> dict[str, 
     shown: dict[str, Tables] = {"modelled": ([machines.assumptions_table(profile)], [])}
     if tiled is not None:
         advice = machines.advice_table(profile) if profile.advice else None
-        time = [advice, run.phases_table(tiled), run.supersteps_table(tiled, rows), run.doubts_table(tiled, rows)]
-        balance, layers = (
-            (None, None) if detail is None else (run.balance_table(tiled, detail), run.layers_table(tiled, detail))
-        )
-        time.insert(2, layers)
+        time = [advice, run.phases_table(tiled), run.layers_table(tiled)]
+        time += [run.supersteps_table(tiled, rows), run.doubts_table(tiled, rows)]
+        balance = None if detail is None else run.balance_table(tiled, detail)
         tiles = [run.utilisation_table(tiled), balance, run.tiles_table(tiled), machines.silicon_table(profile)]
         shown |= {
             "time": (time, [machines.energy_parts_table(tiled)]),

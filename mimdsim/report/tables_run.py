@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from mimdsim.base.phases import in_order
 from mimdsim.base.units import counted
 from mimdsim.profile import Activity, MemoryProfile, Span, TiledProfile, Training
+from mimdsim.profile.operations import Cycles, cycles_by_operation
 from mimdsim.report.formatting import significant, thousands, unit_of
 from mimdsim.report.machine_comparison import PARTS, seconds_by_part
 from mimdsim.report.tables import Table, Value, aligned_ms, percent, shown, size, table, three_digits, time_cell
+from mimdsim.report.tables_difference import MERGED_PARTS
 
 if TYPE_CHECKING:
     from mimdsim.profile.detail import Detail
@@ -224,38 +226,18 @@ def balance_table(tiled: TiledProfile, detail: Detail) -> Table:
     )  # fmt: skip
 
 
-def layers_table(tiled: TiledProfile, detail: Detail) -> Table:
-    """Cycles by layer, phase and operation: those that a layer's tiles decide, and those in which they are busy."""
-    layers = tiled.tile_columns.layer
-    tiles_of = {layer: [tile for tile, name in enumerate(layers) if name == layer] for layer in dict.fromkeys(layers)}
-    decided: dict[tuple[str, str, str], int] = {}
-    busy: dict[tuple[str, str, str], int] = {}
-    for at, span in enumerate(tiled.spans):
-        tile = span.slowest_tile if span.compute_cycles else span.exchange_tile
-        key = layers[tile] if 0 <= tile < len(layers) else "", span.phase, span.op
-        decided[key] = decided.get(key, 0) + span.cycles
-        for layer, tiles in tiles_of.items() if at < len(detail.supersteps) else ():
-            if cycles := int(detail.busy[at, tiles].sum()):
-                busy[layer, span.phase, span.op] = busy.get((layer, span.phase, span.op), 0) + cycles
-    every = sum(busy.values())
-    rows: list[Sequence[Value]] = [
-        (
-            *(name.replace("_", " ") or "–" for name in key),
-            decided.get(key, 0),
-            percent(decided.get(key, 0), tiled.cycles),
-            busy.get(key, 0),
-            percent(busy.get(key, 0), every),
-        )
-        for key in sorted({**decided, **busy}, key=lambda key: (-decided.get(key, 0), -busy.get(key, 0), key))
-    ]
+def layers_table(tiled: TiledProfile) -> Table:
+    """Cycles by layer, phase and operation, most first; they add up to the whole run."""
+    found = sorted(cycles_by_operation(tiled).items(), key=lambda one: -one[1].total)
     return table(
         "layers",
         "Cycles by layer, phase and operation",
-        ("layer", "phase", "operation", "cycles", "share of the time", "busy cycles", "share of the work"),
-        rows,
-        "Cycles: of supersteps in which a tile of the layer is the one that the others wait for; they add up to the "
-        "whole run. Busy cycles: of all tiles of the layer together. A superstep that does several operations is told "
-        "under the one that it is named by.",
+        ("layer", "phase", "operation", "cycles", "share of the time", *Cycles._fields),
+        [
+            (key.layer or "–", key.phase, key.name, each.total, percent(each.total, tiled.cycles), *each)
+            for key, each in found
+        ],
+        MERGED_PARTS,
     )
 
 

@@ -18,6 +18,7 @@ from commands import mimdsim as typed
 from small_detail import SMALL
 
 from mimdsim import run
+from mimdsim.base.checksummed import write_sealed_arrays
 from mimdsim.base.errors import MappingError
 from mimdsim.checking.program import shrunk
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
@@ -272,6 +273,9 @@ def test_what_is_missing_or_too_much_for_a_saved_run_is_said(ran: tuple[Run, Pat
     assert "spikes.npz: no such file, which has the spikes of the run; make it again" in told
     (tmp_path / "spikes.npz").write_bytes(b"PK" + bytes(200))
     assert "is damaged" in typed("explain", str(tmp_path), "lif update", "--tile", "3", code=2)
+    write_sealed_arrays(tmp_path / "spikes.npz", {"described": np.full(2 << 20, ord("["), np.uint8)})
+    told = typed("explain", str(tmp_path), "lif update", "--tile", "3", code=2)
+    assert "is not what this mimdsim writes (descriptions of 2,097,152 bytes)" in told
 
 
 # ---- the program as text

@@ -155,23 +155,14 @@ class ArrayLowering(Lowering):
         self.on_boxes(stage, op, codelet, self.blocks[made], operands, columns, **how)
         return made
 
-    def numbers(
-        self,
-        name: str,
-        shape: tuple[int, int],
-        category: str,
-        layer: str,
-        *,
-        persistent: bool = False,
-        number_format: str = "",
-    ) -> str:
-        """Declare a matrix that lies as a parameter of this shape does."""
+    def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, **how: Any) -> str:
+        """Declare a matrix that lies as a parameter of this shape does; how: persistent, number_format."""
         norm, columns = self.layer(layer).norm, self.layer(layer).columns
         of_norm = norm is not None and shape == (norm.rows, columns)
         blocks = self.arrays.row(shape[1], shape[0] if of_norm else 1)
         if shape[0] > 1 and not of_norm:
             blocks = self.arrays.forward(self.product_rows(layer), *shape, self.groups_of(layer)).right
-        return self.matrix(name, shape, blocks, category, persistent=persistent, number_format=number_format)
+        return self.matrix(name, shape, blocks, category, **how)
 
     def over_row(self, layer: str) -> Where:
         """Tiles and columns of what is mapped `by_neuron`."""
