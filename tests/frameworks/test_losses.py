@@ -133,7 +133,7 @@ def test_tiles_do_what_the_interpreter_means(name: str, reset_gradient: str) -> 
         assert relative_error(found.read(value), expected[value]) < FLOAT32, value
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_dense_spikes_on_tiles_are_interpreted(name: str) -> None:
     network = network_of(name, spikes="dense")

@@ -130,7 +130,7 @@ def on_tiles(network: SpikingNetwork, values: Given, *, strict: bool = False, **
     return {name: executor.read(name) for name in made.program.outputs}
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 @pytest.mark.parametrize(("per", "name"), CASES)
 def test_tiles_compute_what_the_interpreter_does(per: str, name: str, form: str) -> None:
@@ -213,7 +213,7 @@ def test_folded_weights_make_of_samples_what_the_averages_do(per: str) -> None:
         assert relative_error(weights[f"w.{layer.name}"], values.arrays[f"w.{layer.name}"] * scale) < 1e-12
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("per", EVERY)
 def test_a_training_is_evaluated_by_averages_and_goes_on_from_a_checkpoint(per: str, tmp_path: Path) -> None:
     changes = {

@@ -93,6 +93,7 @@ def timed(options: MappingOptions) -> tuple[Compiled, TiledProfile]:
     return made, retime(made, machine(), filled_activity(NETWORK, 0.5))
 
 
+@pytest.mark.slow
 def test_it_takes_the_bytes_of_halves_and_the_cycles_of_floats_and_conversions() -> None:
     (half, of_halves), (wide, of_floats), (bfloat, of_bfloat) = (timed(one) for one in (HALVES, FLOATS, BFLOAT))
     assert bfloat.memory.peak_bytes == half.memory.peak_bytes < wide.memory.peak_bytes

@@ -98,7 +98,7 @@ def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
         np.testing.assert_allclose(found[f"gradient.{name}"], meant, atol=1e-12 * np.abs(meant).max())
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("exchange", ["ids", "dense"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)

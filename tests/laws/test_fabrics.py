@@ -330,7 +330,7 @@ def _with_own_exchange(step: Superstep) -> Superstep:
     return step if step.exchange is None else replace(step, exchange=replace(step.exchange))
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("chips", [1, 2])
 @pytest.mark.parametrize("grid", ["mesh", "torus", "crossbar"])
 def test_at_other_rates_a_program_takes_what_it_takes_anew(grid: str, chips: int) -> None:

@@ -86,7 +86,7 @@ def agrees(made: Any, network: SpikingNetwork, values: Given, *, strict: bool = 
     assert any(np.abs(found.gradients[each.short]).max() > 0 for each in network.trained.values() if each.constant)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("gradient", ["mask", "full", "pass"])
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("case", LEARNING)
@@ -183,7 +183,7 @@ def test_dense_spikes_strictly(neurons: str) -> None:
     agrees(made, network, given_values(network, 3), strict=True)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["both", "two decays"])
 def test_a_reset_by_emission_and_recurrence(case: str) -> None:
     network = learning(case, reset_by="emission", gradient="full", recurrence="all_to_all", bias=True)
@@ -272,6 +272,7 @@ def test_a_membrane_that_is_read_has_no_threshold() -> None:
         replace(last, reset_unread=True)
 
 
+@pytest.mark.slow
 def test_a_workload_says_what_is_learned(tmp_path: Path) -> None:
     """Its weights, in results and NIR files, are what it learned."""
     changes = {

@@ -161,7 +161,7 @@ def test_what_is_made_anew_reads_all_sources(delay: int, stash: str) -> None:
         assert_policy(network_reading(sources, timesteps=6, delay=delay), stash)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("inputs", [1, 2])
 @pytest.mark.parametrize("delay", [0, 1])
 def test_copies_and_parts_of_layers_with_several_sources(delay: int, inputs: int) -> None:
@@ -228,7 +228,7 @@ def network_of_sums(sources: dict[str, tuple[str, ...]], **changes: object) -> S
     return network_reading(sources, **shape)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("recurrence", ["none", "all_to_all"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", SUMS.values(), ids=SUMS)
@@ -336,7 +336,7 @@ RESIDUAL = {  # how blocks are connected, and the last of them is pooled
 }  # fmt: skip
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("connected", RESIDUAL.values(), ids=RESIDUAL)
 @pytest.mark.parametrize("per", ["", "timestep", "sequence"])
 def test_sums_and_products_of_planes(per: str, connected: tuple[tuple[str, str, str], Pool | None]) -> None:

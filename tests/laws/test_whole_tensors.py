@@ -130,7 +130,7 @@ def test_weights_and_moments_are_read_as_written() -> None:
         np.testing.assert_array_equal(engine.read(f"next.w.output{output}"), values.arrays[name])
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("optimiser", every_optimiser().values(), ids=every_optimiser())
 def test_a_scheduled_rate_is_the_one_written(optimiser: Any) -> None:
     network = small_network((9, 70, 4), optimiser=replace(optimiser, scheduled=True))

@@ -105,7 +105,7 @@ def test_every_loss_has_dense_spikes(name: str, model: str) -> None:
         assert engine.read(penalty)[0] == pytest.approx(values[penalty], rel=1e-5)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_layer_reads_several_dense_ones(threads: int) -> None:
     """Layers of planes and others, a timestep apart, and all of them the input."""
@@ -132,7 +132,7 @@ def test_convolutions_are_run_as_they_are_meant(chain: tuple[Convolution, ...], 
     assert_as_meant(network_of_planes(*chain, delay=delay, optimiser=ADAM, bias=True))
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["after", "before"])
 def test_the_largest_may_be_of_one_neuron(where: str) -> None:
     """What a pool makes has as many neurons as a pool that adds up has winners."""
@@ -191,6 +191,7 @@ def assert_as_exact(network: SpikingNetwork, values: Given, threads: int = 1, *,
     return engine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_any_convolutions_are_run_as_they_are_meant(examples: int) -> None:
     @settings(SMALL, max_examples=examples)

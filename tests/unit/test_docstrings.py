@@ -93,6 +93,7 @@ def examples() -> Iterator[Any]:
                 yield pytest.param(found, id=name, marks=marks)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("example", [*examples()])
 def test_examples_run(example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")

@@ -22,6 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return mimdsim.run("digits", "tiny", gpus=("a100",), changes=SMALL, inference=True, report=folder)
 
 
+@pytest.mark.slow
 def test_parts_of_an_inference_add_up(made: Run) -> None:
     one, batch = made.inference
     assert (one.batch, batch.batch) == (1, 48)

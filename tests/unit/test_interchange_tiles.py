@@ -102,7 +102,7 @@ def test_tiles_send_what_the_record_sends(tmp_path: Path, name: str, spikes: str
     hold(tmp_path / "made", path, source, spikes, Discretisation())
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["convolution", "strides and pools", "one dimension"])
 def test_planes_on_tiles(tmp_path: Path, name: str) -> None:
     path = nm.written(tmp_path, PLANES[name])

@@ -369,6 +369,7 @@ def test_a_note_that_no_convolution_has_is_refused(change: Any, message: str, tm
         read_model(path)
 
 
+@pytest.mark.slow
 def test_a_network_of_sinabs_spikes_as_its_equations_say() -> None:
     """34x34x2, four convolutions and weights with pools between them, evaluated here pixel by pixel."""
     path = SHARED / "cnn_sinabs.nir"

@@ -322,6 +322,7 @@ def test_operations_of_both_machines_add_up(run: Found) -> None:
     assert any(set(fused.op.split("+")) <= set(row.ops) for row in rows)
 
 
+@pytest.mark.slow
 def test_the_index_names_what_it_cannot_read(run: Found, tmp_path: Path) -> None:
     profile, detail = run
     profile = dataclasses.replace(profile, schema_version=SCHEMA_VERSION, gpus=(), warnings=())
