@@ -20,6 +20,11 @@ from mimdsim.program.loop_extents import Lists, Recorded
 Rules = dict[tuple[str, ...], Callable[..., None]]  # kinds of fused operations -> function(lowering, *operations)
 
 
+def together(*ops: Operation) -> Operation:
+    """What one vertex does the work of: named by all of the operations, else the last one."""
+    return replace(ops[-1], kind="+".join(op.kind for op in ops))
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Lowering(Layout):
     """The builder of a network's program. `storage` tells in which variables a graph value lies: one for an array, two

@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.codelets import losses as codelets
 from mimdsim.codelets import products
-from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.context import Lowering, Rules, together
 from mimdsim.compiler.sparse.spikes import gradient_chips
 from mimdsim.graph import Operation
 from mimdsim.graph.losses import CountTargets
@@ -76,7 +76,7 @@ def lower_loss(low: Lowering, loss: Operation, gradient: Operation) -> None:
         if about.weight != 1:
             codelet, constants["weight"] = codelets.MEAN_CROSS_ENTROPY_BY_TIMESTEP, float(about.weight)
     operands = {"totals": scores, "labels": labels, "losses": losses, "gradient": d_counts}
-    _per_sample(low, stage, loss, codelet, operands, constants)
+    _per_sample(low, stage, together(gradient, loss), codelet, operands, constants)
     _to_neurons(low, gradient, loss.inputs[0], d_counts)
 
 
@@ -184,7 +184,7 @@ def add_penalty(low: Lowering, penalty: Operation, gradient: Operation, spikes: 
     places = about.neurons * network.batch * network.timesteps
     low.compute(
         "firing penalty",
-        penalty,
+        together(gradient, penalty),
         codelets.FIRING_PENALTY,
         np.array([tile]),
         {"place": np.zeros(1, np.int64)},

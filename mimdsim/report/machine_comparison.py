@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import GpuProfile, RunProfile, Span, TiledProfile, ratio_of, ratio_to_gpu
+from mimdsim.profile.records import KernelSpan
 from mimdsim.report.formatting import significant
 
 BOUND = " (a bound)"  # appended to strategies that have never been built
 PARTS = ("compute", "exchange", "sync", "host")
 GPU_PARTS = ("compute", "memory", "launch", "host")
+LOOP = {"repeat": "loop", "count": "loop"}  # what a tiled machine does for a loop over timesteps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,22 +163,26 @@ def by_operation(tiled: TiledProfile, gpu: GpuProfile) -> tuple[Operations, ...]
     """Both machines operation by operation, largest difference first; operations that a GPU fuses into one kernel are
     told together, in each phase."""
     groups: dict[tuple[str, str], set[str]] = {}
-    named = [*((one.phase, one.op) for one in gpu.spans), *((one.phase, one.op) for one in tiled.spans)]
-    for phase, fused in named:
-        together = set(fused.split("+"))
+    for one in (*gpu.spans, *tiled.spans):
+        phase, together = one.phase, _kinds(one)
         for op in tuple(together):
             together |= groups.get((phase, op), set())
         groups |= {(phase, op): together for op in together}
     rows = []
     for (phase, _), ops in {(phase, min(ops)): ops for (phase, _), ops in groups.items()}.items():
-        cycles = sum(one.cycles for one in tiled.spans if one.phase == phase and not ops.isdisjoint(one.op.split("+")))
-        kernels = [one for one in gpu.spans if one.phase == phase and not ops.isdisjoint(one.op.split("+"))]
+        cycles = sum(one.cycles for one in tiled.spans if one.phase == phase and not ops.isdisjoint(_kinds(one)))
+        kernels = [one for one in gpu.spans if one.phase == phase and not ops.isdisjoint(_kinds(one))]
         times: dict[str, float] = {}
         for one in kernels:
             times[one.bound] = times.get(one.bound, 0.0) + one.seconds
         launches, bound = sum(one.times for one in kernels), max(times, key=times.__getitem__, default="")
         rows.append(Operations(phase, tuple(sorted(ops)), tiled.seconds(cycles), sum(times.values()), launches, bound))
     return tuple(sorted(rows, key=lambda one: -abs(one.tiled_seconds - one.gpu_seconds)))
+
+
+def _kinds(span: Span | KernelSpan) -> set[str]:
+    """The operations that a superstep or a kernel does the work of."""
+    return {LOOP.get(kind, kind) for kind in span.op.split("+")}
 
 
 def _rank(gpu: GpuProfile) -> tuple[bool, float, str, str]:

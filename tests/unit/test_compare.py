@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import simulate
 from mimdsim.profile import RunProfile, load_profile, save_profile
 from mimdsim.report import summary_lines, write_report
 from mimdsim.report.headline import verdicts
-from mimdsim.report.machine_comparison import contenders
+from mimdsim.report.machine_comparison import by_operation, contenders
 from mimdsim.workload import load_workload
 
 SMALL = {
@@ -33,6 +33,16 @@ def compared() -> RunProfile:
     beside = (on(chip__clock_hz="2 GHz"), on(chip__tiles=32), on(tile__sram_bytes="30 KiB", chip__clock_hz="0.5 GHz"))
     slow_host = {"host__request_seconds": 0, "host__bytes_per_second": "1 TB/s"}
     return simulate(load_workload("digits", SMALL), on(**slow_host), beside=beside).profile
+
+
+def test_no_operation_is_free_on_tiles_because_its_vertex_does_the_work_of_two() -> None:
+    gpu = load_machine("a100")
+    assert isinstance(gpu, GpuMachine)
+    profile = simulate(load_workload("digits", SMALL), on(), (gpu,)).profile
+    assert profile.tiled is not None
+    rows = by_operation(profile.tiled, profile.gpus[0])
+    assert [row.words for row in rows if row.gpu_seconds and not row.tiled_seconds] == []
+    assert any({"lif", "synapse"} <= set(row.ops) for row in rows)
 
 
 def test_the_same_training_step_is_timed_on_every_tiled_machine(compared: RunProfile) -> None:

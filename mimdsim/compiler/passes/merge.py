@@ -157,9 +157,11 @@ def _join(parts: list[Superstep]) -> Superstep:
     stages = list(dict.fromkeys(part.stage for part in parts))
     more = f" and {len(stages) - 1} more" if len(stages) > 1 else ""
     tables = (table.of_stage(part.stage) if more else table for part in parts for table in part.tables)
+    kinds = dict.fromkeys(kind for part in parts for kind in part.op.split("+"))
     return replace(
         first,
         name=f"{stages[0]}{more}",
+        op="+".join(kinds),
         tables=tuple(tables),
         copies=tuple(copy for part in parts for copy in part.copies),
         defines=tuple(pair for part in parts for pair in part.defines),

@@ -18,7 +18,7 @@ from mimdsim.codelets import linear_neurons as codelets
 from mimdsim.codelets import neurons as fused
 from mimdsim.codelets.dense import COPY_COLUMNS
 from mimdsim.codelets.linear_terms import Packed, pack_terms
-from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.context import Lowering, Rules, together
 from mimdsim.compiler.layout import entries_on
 from mimdsim.compiler.sparse.recurrence_and_bias import emit_current, synapse_inputs
 from mimdsim.compiler.sparse.selection import received
@@ -107,7 +107,9 @@ def lower_neuron(low: Lowering, op: Operation) -> None:
     codelet = _codelets(low).update(coefficients.structure, source)
     operands = {"x": x, "u": u, "current": current, "flags": fired, **own}
     more = {"threshold": flag_threshold(neuron), "switched": switched}
-    _emit(low, "neuron update", op, codelet, operands, coefficients, **more)
+    comparison = low.scan_body.producer(op.inputs[2]) if switched and low.scan_body else None
+    served = together(comparison, op) if comparison and comparison.kind == "fired" else op
+    _emit(low, "neuron update", served, codelet, operands, coefficients, **more)
 
 
 def lower_readout_of_spikes(low: Lowering, gradient: Operation, readout: Operation) -> None:
@@ -208,11 +210,12 @@ def lower_lif(low: Lowering, *ops: Operation) -> None:
     if synapses and low.placed(layer).fan_in_parts == 1:
         operands = synapse_inputs(low, synapses[0])
         codelet, stage = fused.LIF_UPDATE_DENSE if "row" in operands else fused.LIF_UPDATE, "LIF update"
-        follows = low.origin(synapses[0].inputs[0])
+        follows, served = low.origin(synapses[0].inputs[0]), together(*ops)
     else:
         current = emit_current(low, synapses[0]) if synapses else low.storage[lif.inputs[1]][0]
         codelet, stage, operands, follows = fused.LIF_INTEGRATE, "integrate", {"current": current}, None
-    low.compute(stage, lif, codelet, *where, {"v": v, **operands}, follows=follows, constants=constants)
+        served = lif
+    low.compute(stage, served, codelet, *where, {"v": v, **operands}, follows=follows, constants=constants)
 
 
 def lower_state_gradient(low: Lowering, gradient: Operation, add: Operation) -> None:
@@ -298,7 +301,9 @@ def _lower_adjoint(low: Lowering, op: Operation, dv: str, q: str) -> None:
         operands["v_previous"] = low.storage[decay.inputs[1]][0]
     where, defines = low.by_context(op.layer), ((q, op.outputs[0]), (dv, decay.outputs[0]))
     constants = constants_of(op.attributes)._asdict()
-    low.compute("gradient of currents", op, codelet, *where, operands, constants=constants, defines=defines)
+    low.compute(
+        "gradient of currents", together(decay, op), codelet, *where, operands, constants=constants, defines=defines
+    )
 
 
 def lower_decay_gradient(low: Lowering, op: Operation) -> None:
