@@ -92,8 +92,8 @@ def operations_table(profile: RunProfile) -> Table | None:
         f"Where {rival.label}, is faster or slower, operation by operation",
         ("operations", "phase", "tiles ms", "GPU ms", "difference ms", "launches", "GPU bound by"),
         rows,
-        "Operations that the GPU fuses into one kernel are told together. Tiles: with exchange and sync; a superstep "
-        "that does several operations, such as currents and neurons, is told under the one that it is named by.",
+        "Operations that one kernel or one superstep does are told together. Tiles: with exchange and sync; what only "
+        "one of the machines does has no time on the other.",
     )
 
 
