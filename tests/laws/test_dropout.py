@@ -110,6 +110,7 @@ def test_whole_tensors_leave_the_same_out(name: str, per: str) -> None:
 OF_PLANES = [name for name in WHOLE if "planes" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.first(1)
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 @pytest.mark.parametrize("name", OF_PLANES)

@@ -112,6 +112,7 @@ def cycles(machine: MimdMachine, sent: Sent) -> int:
 # ---- by hand
 
 
+@pytest.mark.slow
 def test_a_row_that_two_messages_share() -> None:
     """Tile 0 sends 40 bytes to tile 2 and tile 1 sends 80 to tile 3, of a row of four: both use the link from 1 to
     2. Ports take 4 bytes a cycle, links 2, a hop 5 cycles, the start 100."""

@@ -95,6 +95,7 @@ def assert_bytes_conserved(made: Compiled) -> None:
             assert int(sent.sum()) <= int(received.sum())
 
 
+@pytest.mark.slow
 @settings(SMALL, max_examples=4)
 @given(case=cases(), seed=SEEDS)
 def test_any_split_leaves_the_same_gradients(case: tuple[SpikingNetwork, MappingOptions], seed: int) -> None:

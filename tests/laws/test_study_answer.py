@@ -498,6 +498,7 @@ def page(folder: Path, *rows: Row, **study: Any) -> str:
     return written[0].read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_leads_with_the_answer_and_ends_with_what_would_change_it(tmp_path: Path) -> None:
     rows = [
         row({"x": (2.0 / at, 0.1), "sync (derived)": (0.1, 0.05)}, **area(100 * at, 90 * at, 110 * at))

@@ -178,6 +178,7 @@ def biased(network: SpikingNetwork, count: int = 2) -> SpikingNetwork:
     return replace(network, layers=tuple(replace(layer, bias=count) for layer in network.layers))
 
 
+@pytest.mark.slow
 @pytest.mark.first(1)
 @pytest.mark.parametrize("recurrence", ["all_to_all", "none"])
 @pytest.mark.parametrize("more", [{}, DENSE], ids=["lists", "dense"])

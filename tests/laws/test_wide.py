@@ -51,6 +51,7 @@ def cut(extent: int, edges: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return bounds[:-1], bounds[1:]
 
 
+@pytest.mark.slow
 @SMALL
 @given(neurons=st.integers(1, 1100), edges=st.lists(st.integers(0, 2000), max_size=6), seed=SEEDS)
 def test_wide_kernels_give_the_bits_of_plain_ones(neurons: int, edges: list[int], seed: int) -> None:

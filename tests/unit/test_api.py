@@ -50,6 +50,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert name in mimdsim.__all__
 
 
+@pytest.mark.slow
 def test_packages_and_errors_are_there_from_the_start() -> None:
     code = (
         "import mimdsim; mimdsim.kernels.Codelet, mimdsim.program.Program, mimdsim.timing.time_program\n"

@@ -142,6 +142,7 @@ def test_per_vertex_form_gets_views_columns_and_constants() -> None:
         assert factor == float(constants_of(NETWORK.layers[0].neuron).decay)
 
 
+@pytest.mark.slow
 def test_per_vertex_form_drops_the_axis_of_a_single_index() -> None:
     def lif(
         v: np.ndarray, w: np.ndarray, ids: np.ndarray, counts: np.ndarray, sample: int, start: int, stop: int,

@@ -237,6 +237,7 @@ def test_points_of_sweeps_and_studies_carry_it(dead: str, tmp_path: Path) -> Non
     assert not any("fire" in row["note"] for row in filled)
 
 
+@pytest.mark.slow
 def test_the_page_and_the_console_of_a_sweep_begin_with_it(dead: str, tmp_path: Path) -> None:
     call = ["sweep", dead, "bow", "--set", "training.weight_scale=0.5,8", "--training-steps", "1", "--processes", "1"]
     told = CliRunner().invoke(main, [*call, "--out", str(tmp_path / "out")], color=True)
@@ -249,6 +250,7 @@ def test_the_page_and_the_console_of_a_sweep_begin_with_it(dead: str, tmp_path: 
     assert page.index('<li class="bad">1 of 2 points') < page.index('<li class="good">')
 
 
+@pytest.mark.slow
 def test_a_mapping_that_is_searched_for_silent_layers_says_so(dead: str) -> None:
     found = mimdsim.place(dead, "bow", training_steps=1, candidates=1, processes=1)
     assert found.doubted == ("Layers hidden0 and output never fire in the training step that is timed",)

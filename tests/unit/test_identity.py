@@ -234,6 +234,7 @@ def test_descriptions_that_are_others_are_named(tmp_path: Path) -> None:
     assert descriptions_of("digits", ("bow", "a100")) == ()  # those of the package are known by their values
 
 
+@pytest.mark.slow
 def test_other_code_is_refused_unless_it_is_accepted_which_the_profile_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -561,6 +562,7 @@ def test_a_sweep_goes_on_with_more_values_in_its_folder(tmp_path: Path) -> None:
     assert (len(more.rows), more.warnings) == (2, ())
 
 
+@pytest.mark.slow
 def test_runs_and_sweeps_do_not_take_each_others_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.report.page.FIGURES", ())
     workload = described(tmp_path)

@@ -39,6 +39,7 @@ def test_parts_of_an_inference_add_up(made: Run) -> None:
     assert [gpu.machine for gpu in one.gpus] == ["a100"]
 
 
+@pytest.mark.slow
 def test_an_inference_is_told_and_read_back(made: Run, tmp_path: Path) -> None:
     said = [one.text for one in verdicts(made.profile) if one.subject == "inference"]
     assert said[0].startswith("One sample takes ")

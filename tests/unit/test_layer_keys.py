@@ -83,6 +83,7 @@ def test_layers_that_differ_train_alike_on_all_engines() -> None:
     trained(replace(network, optimiser=small_network().optimiser))
 
 
+@pytest.mark.slow
 def test_the_mean_over_timesteps_is_the_sum_divided_by_them() -> None:
     added = small_network(loss=Loss(reading="every"))
     averaged = replace(added, loss=Loss(reading="every", over_timesteps="mean"))

@@ -77,6 +77,7 @@ def test_states_far_beyond_all_tiles_are_refused_at_once(changes: dict[str, Any]
         compile_workload(load_workload("digits", changes), machine("bow"), must_fit=must_fit)
 
 
+@pytest.mark.slow
 def test_weights_far_beyond_all_tiles_are_refused_at_once() -> None:
     with pytest.raises(DoesNotFit, match=r"5,220,000,000 weights are 19\.4 GiB, all its tiles .* 9\.8 MiB: lower netw"):
         compile_workload(

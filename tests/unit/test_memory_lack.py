@@ -73,6 +73,7 @@ def test_what_lacks_memory_ends_with_a_sentence(name: str) -> None:
     assert ("this process may use 2.0 GiB" in found.stderr) == limit
 
 
+@pytest.mark.slow
 def test_with_a_limit_that_suffices_all_is_as_without() -> None:
     for limit in (False, True):
         found = ran("print(sys.stdin.isatty())", limit=limit)

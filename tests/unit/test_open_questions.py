@@ -61,6 +61,7 @@ def test_two_vertices_of_a_tile_receive_ids_once(bench: Bench) -> None:
     assert copies > 1.9 * one
 
 
+@pytest.mark.slow
 def test_merged_slices_keep_the_rules_and_save_syncs(bench: Bench) -> None:
     plain = bench.compiled("nmnist-2", 14)
     joined = merged(plain, ("slice", "stash"))

@@ -86,6 +86,7 @@ def test_a_neuron_of_ones_own_is_one_of_the_linear_family(tmp_path: Path) -> Non
     assert result.weights["hidden0.beta"] != pytest.approx(0.5, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_cell_of_ones_own_is_checked_and_run(tmp_path: Path) -> None:
     mimdsim.allow_code()
     changes = written(tmp_path, CELL) | {"network.neuron": "quadratic", "network.spikes": "dense", **SHORT}
@@ -95,6 +96,7 @@ def test_a_cell_of_ones_own_is_checked_and_run(tmp_path: Path) -> None:
     assert mimdsim.run(workload, "bow", gpus=()).cycles > 0
 
 
+@pytest.mark.slow
 def test_the_command_line_allows_it_for_one_command(tmp_path: Path) -> None:
     file = written(tmp_path, LINEAR)["network.models"]
     command = ["check", "digits", "bow", "--set", f"network.models={file}", "--set", "network.neuron=forgetful"]

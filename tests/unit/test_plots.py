@@ -113,6 +113,7 @@ def test_sweeps_and_studies_draw_what_their_page_has(plt: Any, tmp_path: Path) -
         mimdsim.study("ids-or-dense", as_is=True).plot.best()
 
 
+@pytest.mark.slow
 def test_nothing_imports_matplotlib_before_something_is_drawn() -> None:
     used = "mimdsim.run, mimdsim.pipeline.Run.plot, mimdsim.open_report"
     code = f"import sys, mimdsim; {used}; print('matplotlib' in sys.modules)"

@@ -37,6 +37,7 @@ def started(code: str, folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=where)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(CONFIG.DISABLE_JIT), reason="nothing is compiled")
 def test_they_are_kept_and_others_passed_over(tmp_path: Path) -> None:
     with started(ONE, tmp_path) as process:

@@ -119,6 +119,7 @@ def test_real_nmnist() -> None:
 # SHD
 
 
+@pytest.mark.slow
 def test_shd_decodes_exactly(tmp_path: Path) -> None:
     path = write_shd(tmp_path / "shd_train.h5", [[0.0, 0.5, 1.25], [], [0.125]], [[0, 699, 3], [], [7]], [0, 19, 4])
     assert shd.read_labels(path).tolist() == [0, 19, 4]

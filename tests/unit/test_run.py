@@ -88,6 +88,7 @@ def test_profile_adds_up(folder: Path) -> None:
     assert all(assumption.source for assumption in tiled.assumptions)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_what_set_changed_is_recorded_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = ("training.learning_rate=0.01", "network.capacity=[300,12,10]", "training.batch=120")

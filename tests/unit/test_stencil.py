@@ -98,6 +98,7 @@ def test_blocks_and_slices_cover_every_pixel_once(chips: int) -> None:
     assert np.bincount(worker_blocks(blocks, 6).tiles).max() <= 6
 
 
+@pytest.mark.slow
 def test_published_image_is_cut_as_the_published_program_cuts_it() -> None:
     one = tile_blocks(1122, 2200, 1, 1216)
     assert len(one.tiles) == 24 * 49

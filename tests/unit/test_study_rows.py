@@ -146,6 +146,7 @@ def test_half_a_character_is_said_as_an_escape(tmp_path: Path) -> None:
         points("tiny", tile__sram_bytes=("\udcff",))
 
 
+@pytest.mark.slow
 def test_a_row_without_the_columns_of_a_gpu_is_computed_again(tmp_path: Path) -> None:
     made = points("tiny", gpus=("a100",))
     study = make_study("sweep", workloads=["digits"], machine="tiny", axes=AXES, fill=0.5, gpus=("a100",))

@@ -44,6 +44,7 @@ def test_grid_of_machine_fields_records_spikes_once(tmp_path: Path) -> None:
     assert len({row["compute_cycles"] for row in rows}) == 1
 
 
+@pytest.mark.slow
 def test_resume_computes_only_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mimdsim("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz,2 GHz", *SMALL, "--out", str(tmp_path))
     assert (tmp_path / "sweep.png").stat().st_size > 1000
