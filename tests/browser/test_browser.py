@@ -19,6 +19,7 @@ from mimdsim.machine import load_machine
 from mimdsim.pipeline import compile_workload, detail_of, retime
 from mimdsim.profile import RunProfile, save_profile
 from mimdsim.profile.detail import Detail
+from mimdsim.profile.operations import longest_superstep
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.report import write_report
 from mimdsim.report.formatting import share
@@ -579,7 +580,7 @@ def test_a_timestep_changes_the_panels(opened: Opened, run: Run) -> None:
 
 
 def test_a_logarithmic_scale_and_names_of_supersteps(opened: Opened, run: Run) -> None:
-    _, detail = run
+    profile, detail = run
     before = opened.dots("walk-floor")
     opened.page.check("#walk-log")
     assert opened.dots("walk-floor") != before
@@ -587,6 +588,11 @@ def test_a_logarithmic_scale_and_names_of_supersteps(opened: Opened, run: Run) -
     opened.page.fill("#walk-search", name)
     opened.page.keyboard.press("Enter")
     assert name in opened.text("#walk-selected")
+    assert profile.tiled is not None
+    for text in ("update of the LIF, hidden", "selection of hidden"):
+        opened.page.fill("#walk-search", text)
+        opened.page.keyboard.press("Enter")
+        assert profile.tiled.spans[longest_superstep(profile.tiled.spans, text)].name in opened.text("#walk-selected")
 
 
 RECORDED = """() => {

@@ -33,6 +33,8 @@ function moveTile(by) {
   select({ tile: state.tile < 0 ? 0 : Math.max(0, Math.min(facts.tiles - 1, state.tile + by)) });
 }
 
+const UNSAID = ["and", "at", "in", "of", "the"];
+
 /** From superstep to superstep until the last one, or until it is stopped. */
 function play() {
   const button = element("walk-play");
@@ -49,6 +51,26 @@ function play() {
   button.textContent = playing ? "Stop" : "Play";
 }
 
+function wordsOf(text) {
+  return text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(word => word && !UNSAID.includes(word));
+}
+
+/** The longest superstep whose name has the text, or whose name, operations, layers and phase begin with all its words:
+ * "selection of hidden0", which its gradient is not. -1 for none. */
+function longestSuperstep(wanted) {
+  const words = wordsOf(wanted), gradient = words.includes("gradient");
+  const isMeant = [at => facts.supersteps[at].toLowerCase().includes(wanted), at => {
+    const span = facts.spans[at], parts = span.parts.map(part => `${part.operation} ${part.layer}`);
+    const op = gradient || !wordsOf(span.op).includes("gradient") ? span.op : "";
+    const known = wordsOf([op, span.name, span.phase, ...parts].join(" "));
+    return words.length && words.every(word => known.some(
+      has => has.startsWith(word) || (has.length > 4 && word.startsWith(has))));
+  }];
+  const all = [...facts.supersteps.keys()];
+  const found = isMeant.map(meant => all.filter(meant)).find(some => some.length) ?? [];
+  return found.reduce((most, at) => (most < 0 || cyclesOf(facts.spans[at]) > cyclesOf(facts.spans[most]) ? at : most), -1);
+}
+
 /** A tile by its number, the longest superstep of a name, or the busiest tile of a layer, by part of its name. */
 function search(text) {
   const wanted = text.trim().toLowerCase(), number = /^(?:tile\s*)?([\d,]+)$/.exec(wanted);
@@ -61,12 +83,7 @@ function search(text) {
       if (layers.has(layer) && (tile < 0 || busy[at] > busy[tile])) tile = at;
     });
   }
-  if (wanted && !number) {
-    facts.supersteps.forEach((name, at) => {
-      const longer = superstep < 0 || cyclesOf(facts.spans[at]) > cyclesOf(facts.spans[superstep]);
-      if (name.toLowerCase().includes(wanted) && longer) superstep = at;
-    });
-  }
+  if (wanted && !number) superstep = longestSuperstep(wanted);
   const found = tile >= 0 && tile < facts.tiles;
   element("walk-search-words").textContent = found || superstep >= 0 || !wanted ? ""
     : `No tile and no layer is called "${text.trim()}", and no superstep.`;
