@@ -47,8 +47,9 @@ def short_lines(profile: RunProfile, page: Path | None = None) -> list[str]:
     heads = [f"{plain(profile.workload_title)} ({plain(profile.workload)})"]
     heads += [f"network {plain(profile.network)}, {size}"] * bool(profile.network)
     heads += [f"changed: {fields}"] * bool(fields)
-    last = [f"Report: {page}"] * (page is not None) + ["All of it on the console: --verbose"]
-    said = _first_of_each(profile)
+    said, left = _first_of_each(profile)
+    more = clipped(", ".join(["All of it on the console", *left]), SHORT_WIDTH - len(": --verbose"))
+    last = [f"Report: {page}"] * (page is not None) + [f"{more}: --verbose"]
     blocks = [_said_shortly(one) for one in said]
     room = SHORT_LINES - len(heads) - len(last)
     for at in reversed(range(len(said))):  # the least important ones become their first clause
@@ -73,8 +74,8 @@ def folded_lines(lines: Iterable[str]) -> list[str]:
     return folded if len(folded) <= most else [*folded[: most - 1], "  and more, which --verbose tells"]
 
 
-def _first_of_each(profile: RunProfile) -> list[Verdict]:
-    """Verdicts without further ones of a subject, whose number is told; GPUs beside the strongest; warnings."""
+def _first_of_each(profile: RunProfile) -> tuple[list[Verdict], list[str]]:
+    """Verdicts without further ones of a subject, GPUs beside the strongest, warnings; and how many are left out."""
     every: dict[str, list[Verdict]] = {}
     for one in verdicts(profile):
         every.setdefault(one.subject, []).append(one)
@@ -87,12 +88,13 @@ def _first_of_each(profile: RunProfile) -> list[Verdict]:
     )  # fmt: skip
     if profile.warnings:
         every["warning"] = [Verdict("warning", "bad", text) for text in profile.warnings]
-    said = []
+    said, left = [], []
     for subject, those in every.items():
         kept = those if subject in ONE_BY_ONE else those[:1]
-        of = f"1 of {len(those)}: " if len(those) > len(kept) and subject != "advice" else ""
-        said += [one._replace(text=of + one.text) for one in kept]
-    return said
+        said += kept
+        if len(those) > len(kept) and subject != "advice":
+            left.append(f"{len(those) - len(kept)} more of '{subject}'")
+    return said, left
 
 
 def _said_shortly(verdict: Verdict) -> list[str]:
