@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import linecache
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -50,10 +51,13 @@ def load_file(path: Path, holds: str) -> ModuleType:
         raise DescriptionError(str(path), [f"no such Python file (.py); give one that {holds}"]) from None
     except OSError as problem:
         raise DescriptionError(str(path), [f"cannot be read: {problem.strerror}; give one that {holds}"]) from None
-    specification = importlib.util.spec_from_file_location(path.stem, path)
+    name = (
+        f"users.{path.stem}"  # which no library has: whose code it is is told by that, and a kernel may be in glob.py
+    )
+    specification = importlib.util.spec_from_file_location(name, path)
     assert specification is not None
     assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
+    module = sys.modules[name] = importlib.util.module_from_spec(specification)  # where dataclasses look themselves up
     try:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as failure:
@@ -65,7 +69,8 @@ def function_in(module: ModuleType, path: Path, name: str, wanted: str) -> Calla
     """A function of a user's file; raises DescriptionError that says what is wanted."""
     function = getattr(module, name, None)
     if not callable(function):
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        known = [key for key in own if callable(getattr(module, key)) and not key.startswith("_")]
         raise DescriptionError(str(path), [f"defines no function {wanted}{suggest(name, known)}"])
     named: Callable[..., Any] = function
     return named

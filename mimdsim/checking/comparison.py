@@ -51,7 +51,9 @@ def first_mismatch(
 
     where = tuple(np.argwhere(wrong)[0].tolist())
     one, other = distinct_texts((held[where], expected[where]), say, (7, 9, 17))
-    shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"= {one}"
+    shown = f"= {one}"
+    if NO_NUMBER.found(held)[where]:  # which a float may become in other ways too
+        shown += " (never written, or made by 0 / 0 or the like)" if held.dtype.kind == "f" else " (never written)"
     amount = f"{int(wrong.sum()):,} of {wrong.size:,} elements"
     return where, f"{describe_element(variable, where)} {shown}, {whose} {other}", amount
 

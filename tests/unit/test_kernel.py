@@ -278,8 +278,10 @@ def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, monkey
         assert "(wrong.py, line 3: COST = WorkerBundles(" in mimdsim("check", given, "tiny", code=2)
     path.write_text("def build(machine:\n    pass\n")
     assert "SyntaxError" in mimdsim("check", str(path), "tiny", code=2)
-    path.write_text("x = 1\n")
-    assert "defines no function build(machine) that returns a Program" in mimdsim("check", str(path), "tiny", code=2)
+    path.write_text("from mimdsim.kernels import Field\n\n\ndef make():\n    pass\n")
+    assert "no function build(machine) that returns a Program; known: make" in mimdsim(
+        "check", str(path), "tiny", code=2
+    )
 
 
 @pytest.mark.slow
@@ -434,3 +436,42 @@ def test_small_elements_that_the_largest_hides_are_said() -> None:
     assert "which the largest, 1000000, hides" in text
     assert "leaves new[0] =" in text
     assert "hides" not in check(scaling())["values"].text
+
+
+IN_A_FILE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from test_kernel import scaling
+
+calls = []
+
+
+@dataclass
+class Size:
+    turns: int = 1
+
+
+def scale(out, cells):
+    calls.append(1)
+    out[:] = 2 * cells
+
+
+def build(machine):
+    return scaling(scale, times=Size().turns)
+
+
+def reference(cells):
+    return 2 * cells
+"""
+
+
+def test_a_file_named_like_a_library_is_its_writers(tmp_path: Path) -> None:
+    path = tmp_path / "glob.py"
+    path.write_text(IN_A_FILE)
+    assert "Scale changes 'calls', which is around its function" in mimdsim(
+        "check", str(path), "tiny", "--strict", code=1
+    )
+    path.write_text(IN_A_FILE.replace("    calls.append(1)\n", ""))
+    mimdsim("check", str(path), "tiny", "--strict")
