@@ -95,6 +95,11 @@ def check_value(program: Program, name: str, value: Any, target: np.ndarray) -> 
         raise MappingError(f"input '{name}' is made of {given.dtype}, the program takes {target.dtype}")
     if given.shape != target.shape:
         raise MappingError(f"input '{name}' has shape {given.shape}, the program takes {target.shape}")
+    if target.dtype.kind == "f" and given.dtype != target.dtype:
+        with np.errstate(over="ignore"):
+            wrong = np.isfinite(given) & ~np.isfinite(given.astype(target.dtype))
+        if wrong.any():
+            raise MappingError(f"input '{name}' takes what {target.dtype} can hold; {_first(name, given, wrong)}")
     if target.dtype.kind not in "iu" or not given.size:
         return given
     whole = given if given.dtype.kind in "biu" else np.trunc(given)

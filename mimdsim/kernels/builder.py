@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.compiler import plan_exchanges
-from mimdsim.kernels.parts import FORMATS
+from mimdsim.kernels.parts import FORMATS, in_format
 from mimdsim.machine import Given, tiled_machine
 from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
 from mimdsim.program.mapping import whole_numbers
@@ -89,13 +89,17 @@ class Builder(ProgramBuilder):
         )
         if not extents or min(extents) < 1:
             raise MappingError(f"'{name}': shape {list(extents)} must have at least 1 element along every axis")
-        if np.dtype(dtype).name not in FORMATS:
-            raise MappingError(f"'{name}': format '{dtype}' is not one that tiles have{suggest(str(dtype), FORMATS)}")
+        try:
+            dtype = np.dtype(dtype).name
+        except TypeError:  # no format of numpy's either
+            dtype = str(dtype)
+        if dtype not in FORMATS:
+            raise MappingError(f"'{name}': format '{dtype}' is not one that tiles have{suggest(dtype, FORMATS)}")
         if mapping is None:
             mapping = self._even_mapping(name, extents, spread, tiles)
         elif tiles is not None or spread:
             raise MappingError(f"'{name}': give a mapping, or spread and tiles to have one made, not both")
-        declared = Variable(name=name, shape=extents, dtype=np.dtype(dtype).name, mapping=mapping, category=category)
+        declared = Variable(name=name, shape=extents, dtype=dtype, mapping=mapping, category=category)
         self._plan({name: declared}, ())
         self.variables[name] = declared
         return declared
@@ -115,8 +119,8 @@ class Builder(ProgramBuilder):
 
         Python numbers become float32 or int32.
         """
-        held = np.asarray(values)
-        held = held.astype({"float64": "float32", "int64": "int32"}.get(held.dtype.name, held.dtype.name))
+        given = np.asarray(values).dtype.name
+        held = in_format(f"'{name}'", values, {"float64": "float32", "int64": "int32"}.get(given, given))
         declared = self.variable(
             name, held.shape, held.dtype.name, mapping=mapping, spread=spread, tiles=tiles, category=category
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import MappingError, shortened
 from mimdsim.program import TileFormula, Variable
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.vertex_boxes import bounds_of, boxes_on_tiles, distinct_boxes, spatial_mapping
@@ -26,6 +26,21 @@ FORMATS = {
     "uint8": "u8",
     "bool": "bool",
 }
+
+
+def in_format(what: str, values: object, dtype: object) -> np.ndarray:
+    """Numbers in a format; raises MappingError for what it cannot hold: no numbers, fractions, and what would wrap
+    around or become infinite."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "biuf":
+        raise MappingError(f"{what} cannot hold {shortened(str(values))!r}; give numbers")
+    kind = np.dtype(str(dtype))
+    with np.errstate(all="ignore"):
+        held = given.astype(kind)
+    lost = np.isfinite(given) & ~np.isfinite(held) if kind.kind == "f" else held != given
+    if lost.any():
+        raise MappingError(f"{what} of {kind} cannot hold {given[lost].item(0)!r}")
+    return held
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -350,6 +350,13 @@ def table(k: Kernel) -> tuple[Any, Any]:
     ("write", "text"),
     [
         (lambda k: k.fill(x(k, dtype="int32"), 0.5), "fill: 'x' of int32 cannot hold 0.5"),
+        (lambda k: k.fill(x(k, dtype="int32"), 2**40), "fill: 'x' of int32 cannot hold 1099511627776"),
+        (lambda k: k.fill(x(k, dtype="float16"), 1e6), "fill: 'x' of float16 cannot hold 1000000.0"),
+        (lambda k: k.fill(x(k), "a"), "fill: 'x' cannot hold 'a'; give numbers"),
+        (lambda k: k.elementwise("add", x(k, dtype="int32"), 0.5, out="x"), "'x' of int32 cannot hold 0.5"),
+        (lambda k: k.constant("c", [2**40]), "'c' of int32 cannot hold 1099511627776"),
+        (lambda k: k.constant("c", ["a"]), "'c' cannot hold .*; give numbers"),
+        (lambda k: k.variable("c", 4, "float8"), "'c': format 'float8' is not one that tiles have"),
         (lambda k: k.copy(x(k), to=k.variable("y", (80,))), r"copy: 'x' has shape \[160\], 'y' \[80\]"),
         (lambda k: k.copy(x(k), to=x(k, "y", "float16")), "copy: 'x' is float32, 'y' float16; cast one"),
         (lambda k: k.elementwise("ad", x(k), 1, out="x"), "no operation 'ad'; did you mean 'add'"),

@@ -132,6 +132,7 @@ def test_what_is_loaded_takes_no_changes() -> None:
         ("input.counts", lambda held: held + 41, r"'input.counts' takes numbers from 0 to 40"),
         ("labels", lambda held: held * 0 + 10, r"'labels' takes numbers from 0 to 9; labels\[0\] is 10"),
         ("labels", lambda held: held[:3], r"'labels' has shape \(3,\), the program takes"),
+        ("w.output", lambda held: held + np.float64(1e39), r"'w.output' takes what float32 can hold; w.output\[0, 0\]"),
         ("labels", lambda _: "seven", r"'labels' is made of <U5"),
         ("training_step", lambda held: held * 0, r"'training_step' takes numbers from 1 to"),
         ("label", lambda held: held, r"no input 'label'; it has .*; did you mean 'labels'"),
