@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +36,23 @@ def test_right_programs_pass(name: str) -> None:
 
     given = subject(name)
     assert not given.check(given.program, True)
+
+
+@pytest.mark.slow
+def test_outputs_that_are_swapped_are_found_also_where_the_graph_has_none_of_them() -> None:
+    from mutations.subjects import subject
+
+    given = subject("delays")
+    outputs, variables = given.program.outputs, given.program.variables
+    pairs = [
+        (one, other)
+        for one, other in itertools.combinations(outputs, 2)
+        if variables[outputs[one]].shape == variables[outputs[other]].shape
+    ]
+    assert any("sum" in one and "sum" in other for one, other in pairs)
+    for one, other in pairs:
+        swapped = outputs | {one: outputs[other], other: outputs[one]}
+        assert given.check(replace(given.program, outputs=swapped), False), (one, other)
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_an_output_that_is_no_number_by_the_interpreter_is_told() -> None:
     meaning = {name: np.full(1, np.nan) for name in made().graph.outputs}
     _, said = wrong_output(Executor(made().program), made(), meaning, {})
     assert said is not None
-    assert said.startswith("the interpreter's output 'loss' is NaN in 1 of 1 elements: correct its equation")
+    assert said.startswith("the interpreter's output 'counts' is NaN in 1 of 1 elements: correct its equation")
 
 
 @pytest.mark.first(1)
