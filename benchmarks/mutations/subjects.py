@@ -130,6 +130,14 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
+    "norms": (
+        "randman-1d",
+        {
+            "network.spikes": "dense", "network.capacity": (), "network.hidden": (6, 5), "network.bias": True,
+            "network.batch_norm": ["each_timestep", "sample", "sequence"], "training.optimiser": "sgd",
+            "training.schedule": "constant", "training.batch": 4,  # of two, gradients cancel to what rounding leaves
+        },
+    ),
     "delays": (
         "randman-1d",
         {
@@ -274,6 +282,10 @@ def training_values(compiled: Compiled, number: int) -> list[Values]:
             if number == 0:
                 values[name] = np.round(draw.uniform(-0.3, 0.8, shape) * 1024) / 1024
             values[name] = values[name].astype(np.float32)
+        elif name.startswith(("gain.", "variance.")):
+            values[name] = draw.uniform(0.5, 1.5, shape).astype(np.float32)
+        elif name.startswith(("shift.", "mean.")):
+            values[name] = draw.uniform(-0.5, 0.5, shape).astype(np.float32)
         elif name.startswith("delay."):
             values[name] = draw.uniform(-0.5, 1.5, shape).astype(np.float32)
         elif name.startswith("moment2"):
