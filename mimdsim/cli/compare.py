@@ -34,13 +34,15 @@ def compare_command(
     """Compare tiled machines and GPUs on WORKLOAD (default: bow, a100 and h100).
 
     The first tiled machine is the reference: WORKLOAD is trained on it, the others are timed with its spikes. One
-    machine alone is compared with a100.
+    machine alone is compared with a100, a GPU alone with bow.
     """
     from mimdsim import api
+    from mimdsim.machine import GpuMachine
+    from mimdsim.pipeline.overrides import given_machine
 
     chosen = machines or ("bow", "a100", "h100")
     if len(chosen) == 1:
-        chosen = (*chosen, "a100")
+        chosen = ("bow", *chosen) if isinstance(given_machine(chosen[0]), GpuMachine) else (*chosen, "a100")
     changed, name = named_changes(workload, changes, mapping)
     folder = out or report_folder(name, "compared", changed, mapping)
     searched = candidates if best_mapping else 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mimdsim.profile import TiledProfile
     from mimdsim.profile.detail import Detail
     from mimdsim.program import Program, RecordedActivity
+    from mimdsim.workload import Workload
 
 PROFILE = "profile.json"
 
@@ -119,14 +120,17 @@ def _saved_run(given: str, first: str, second: str, changes: tuple[str, ...]) ->
 def _timed(workload: str, machine: str, timesteps: int, batch: int, changes: tuple[str, ...]) -> Timed:
     from mimdsim.api import no_workload_changes
     from mimdsim.pipeline.overrides import load_tiled, parse_changes
+    from mimdsim.workload import load_workload
 
     for_workload, for_machine = parse_changes(changes)
-    chosen = load_tiled(machine, for_machine)
     if workload.endswith(".py"):
         no_workload_changes(for_workload)
+        chosen = load_tiled(machine, for_machine)
         program, activity, tiled = _timed_kernel(Path(workload), chosen)
     else:
-        program, activity, tiled = _timed_workload(workload, for_workload, chosen, timesteps, batch)
+        whole = load_workload(workload, for_workload)  # first: of a folder without a run, the machine is a superstep
+        chosen = load_tiled(machine, for_machine)
+        program, activity, tiled = _timed_workload(whole, chosen, timesteps, batch)
     return Timed(tiled, lambda: (program, chosen, activity))
 
 
@@ -140,16 +144,15 @@ def _timed_kernel(path: Path, machine: MimdMachine) -> tuple[Program, RecordedAc
 
 
 def _timed_workload(
-    name: str, changes: dict[str, Any], machine: MimdMachine, timesteps: int, batch: int
+    whole: Workload, machine: MimdMachine, timesteps: int, batch: int
 ) -> tuple[Program, RecordedActivity, TiledProfile]:
     """On the spikes of one run with random inputs, as `check` draws them."""
     from mimdsim.checking.program import shrunk
     from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
     from mimdsim.execution import Executor
     from mimdsim.pipeline import compile_workload, retime
-    from mimdsim.workload import load_workload
 
-    small = shrunk(load_workload(name, changes), timesteps, batch, machine)
+    small = shrunk(whole, timesteps, batch, machine)
     compiled = compile_workload(small, machine, must_fit=False)
     executor = Executor(compiled.program)
     given = drawn_inputs(compiled.network, DRAWS[0])
