@@ -201,11 +201,6 @@ def in_positions(patches: Patches, values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, planes.positions, planes.channels)
 
 
-def _as_they_lie(patches: Patches, values: np.ndarray) -> np.ndarray:
-    ordered = values.transpose(0, 2, 1) if patches.by_channel else values
-    return np.ascontiguousarray(ordered).reshape(-1, patches.shape[1])
-
-
 def _covered(patches: Patches, values: np.ndarray, padding: float) -> np.ndarray:
     """[samples, places, taps, channels]: what the window covers."""
     found = in_positions(patches, values)
@@ -220,7 +215,8 @@ def _spread(patches: Patches, covered: np.ndarray) -> np.ndarray:
     total = np.zeros((len(covered), planes.positions, planes.channels), covered.dtype)
     for tap, at in enumerate(pixels.T):  # no pixel is twice at the same tap
         total[:, at[at != NOWHERE]] += covered[:, at != NOWHERE, tap]
-    return _as_they_lie(patches, total)
+    ordered = total.transpose(0, 2, 1) if patches.by_channel else total
+    return np.ascontiguousarray(ordered).reshape(-1, patches.shape[1])
 
 
 def _unfold(patches: Patches, values: np.ndarray) -> tuple[np.ndarray]:

@@ -84,10 +84,6 @@ def _subtract_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | 
     return gradient, scaled(build, op, gradient, -1.0, f"d.{op.inputs[1]}")
 
 
-def _affine_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    return (scaled(build, op, gradient, op.attributes.scale, f"d.{op.inputs[0]}"),)
-
-
 def _rescale_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
     factor = op.attributes
     return (scaled(build, op, gradient, factor, f"d.{op.inputs[0]}") if factor else None,)
@@ -107,10 +103,6 @@ def _split_vjp(build: Backward, op: Operation, *gradients: str | None) -> tuple[
         for each in gradients
     )
     return (build.one("join_columns", every, f"d.{op.inputs[0]}", layer=op.layer),)
-
-
-def _repeat_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    return (build.one("bias_gradient", (gradient,), f"d.{op.inputs[0]}", layer=op.layer),)
 
 
 def _flops(values: tuple[Value, ...], function: str) -> int:
@@ -136,7 +128,7 @@ ELEMENTWISE = (
         name="affine",  # attributes: a Line
         shapes=like(0),
         evaluate=_along,
-        vjp=_affine_vjp,
+        vjp=lambda build, op, gradient: (scaled(build, op, gradient, op.attributes.scale, f"d.{op.inputs[0]}"),),
         flops=lambda values, line: per_element((line.scale != 1) + (line.shift != 0))(values, line),
     ),
     OpDef(
@@ -164,7 +156,7 @@ ELEMENTWISE = (
         name="repeat_row",  # one number per neuron for every sample; attributes: how many rows
         shapes=shaped(lambda values, rows: (rows, values[0].shape[1])),
         evaluate=lambda rows, row: (np.broadcast_to(row, (rows, row.shape[1])).copy(),),
-        vjp=_repeat_vjp,
+        vjp=lambda build, op, gradient: (build.one("bias_gradient", (gradient,), f"d.{op.inputs[0]}", layer=op.layer),),
         flops=no_flops,
         recomputed=True,
     ),

@@ -104,16 +104,6 @@ def _norse_lsnn(p: Given) -> Parts:
     )
 
 
-def _adaptive(p: Given) -> Parts:
-    return Parts(
-        matrix=[[p["beta"], 0.0], [0.0, p["rho"]]],
-        drive=[1.0, 0.0],
-        threshold=p["threshold"],
-        readout=[1.0, -np.asarray(p["kappa"])],
-        jumps=[0.0, 1.0 / np.asarray(p["rho"])],  # a[t] = rho a[t-1] + fired[t-1]
-    )
-
-
 def _spikingjelly(p: Given, leak: Any) -> Parts:
     gain = np.where(np.asarray(p["decay_input"]) > 0, leak, 1.0)
     threshold = p["v_threshold"] - p["v_reset"]  # potentials are relative to v_reset, to which they decay
@@ -293,7 +283,13 @@ CATALOGUE = (
             THRESHOLD,
         ),
         resets=ALL,
-        parts=_adaptive,
+        parts=lambda p: Parts(
+            matrix=[[p["beta"], 0.0], [0.0, p["rho"]]],
+            drive=[1.0, 0.0],
+            threshold=p["threshold"],
+            readout=[1.0, -np.asarray(p["kappa"])],
+            jumps=[0.0, 1.0 / np.asarray(p["rho"])],  # a[t] = rho a[t-1] + fired[t-1]
+        ),
         equation="v = beta v + I - threshold fired; a = rho a + fired; fires if v > threshold + kappa a",
         source="Bellec et al. 2020 (e-prop), ALIF; rho and kappa for 1 ms and 30 ms are assumed",
     ),
