@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like, per_element, summed
+from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like, per_element, pulled_back_by, summed
 
 if TYPE_CHECKING:
     from mimdsim.graph.layer import Layer
@@ -190,7 +190,7 @@ BATCH_NORM = (
     OpDef(
         name="batch_norm",
         shapes=lambda values, _: (
-            ("", Value(name="", shape=values[0].shape)),
+            ("", _row(values[0])),
             ("mean", _row(values[1])),
             ("variance", _row(values[1])),
         ),
@@ -265,22 +265,15 @@ def _standardise_gradient(norm: SampleNorm, q: np.ndarray, made: np.ndarray, var
     return ((inverse * apart).reshape(q.shape),)
 
 
-def _standardise_vjp(build: Backward, op: Operation, q: str | None, _variance: str | None) -> tuple[str | None, ...]:
-    assert q is not None
-    inputs = (q, *map(build.saved, op.outputs))
-    layer = op.layer
-    return (build.one("standardise_gradient", inputs, f"{layer}.d_current", layer=layer, attributes=op.attributes),)
-
-
 SAMPLE_NORM = (
     OpDef(
         name="standardise",
         shapes=lambda values, norm: (
-            ("", Value(name="", shape=values[0].shape)),
+            ("", _row(values[0])),
             ("variance", Value(name="", shape=(values[0].shape[0] // norm.positions, norm.groups))),
         ),
         evaluate=_standardise,
-        vjp=_standardise_vjp,
+        vjp=pulled_back_by("standardise_gradient", "{layer}.d_current", -2, -1),
         flops=lambda values, _: 6 * elements(values[0]),
     ),
     OpDef(

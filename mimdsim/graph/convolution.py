@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.records import Backward, OpDef, Operation, elements, no_flops, per_element, shaped
+from mimdsim.graph.records import Backward, OpDef, Operation, elements, no_flops, per_element, pulled_back_by, shaped
 
 POOLS = ("max", "average", "sum")
 NOWHERE = -1  # in a table of pixels: in the padding
@@ -265,10 +265,6 @@ def _pool_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None
     return (build.one("pool_gradient", inputs, f"{op.layer}.d_pool", layer=op.layer, attributes=pooling),)
 
 
-def _unfold_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    return (build.one("fold", (gradient,), f"{op.layer}.d_planes", layer=op.layer, attributes=op.attributes),)
-
-
 def samples_in(patches: Patches, rows: int) -> int:
     """Of a value of the planes with so many rows."""
     return rows // patches.shape[0]
@@ -290,7 +286,7 @@ CONVOLUTION = (
             )
         ),
         evaluate=_unfold,
-        vjp=_unfold_vjp,
+        vjp=pulled_back_by("fold", "{layer}.d_planes"),
         flops=no_flops,
         recomputed=True,
     ),

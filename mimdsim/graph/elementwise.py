@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.records import Backward, OpDef, Operation, Outputs, Value, like, no_flops, per_element, shaped
+from mimdsim.graph.records import (
+    Backward,
+    OpDef,
+    Operation,
+    Outputs,
+    Value,
+    like,
+    no_flops,
+    per_element,
+    pulled_back_by,
+    shaped,
+)
 
 Array = np.ndarray
 
@@ -66,11 +77,6 @@ def scaled(build: Backward, op: Operation, gradient: str, factor: float, name: s
     return build.one("affine", (gradient,), name, layer=op.layer, attributes=Line(scale=factor))
 
 
-def _function_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    inputs = (gradient, build.saved(op.outputs[0]))
-    return (build.one("function_gradient", inputs, f"d.{op.inputs[0]}", layer=op.layer, attributes=op.attributes),)
-
-
 def _times_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
     one, other = op.inputs
     made = (
@@ -118,7 +124,7 @@ ELEMENTWISE = (
         name="function",  # attributes: a name of FUNCTIONS
         shapes=like(0),
         evaluate=lambda function, x: (FUNCTIONS[function].value(x),),
-        vjp=_function_vjp,
+        vjp=pulled_back_by("function_gradient", "d.{input}", -1),
         flops=_flops,
     ),
     OpDef(name="function_gradient", shapes=like(0), evaluate=_function_gradient, flops=per_element(3)),

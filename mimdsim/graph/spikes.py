@@ -137,13 +137,6 @@ def _select_shapes(values: tuple[Value, ...], selection: Selection) -> Outputs:
     return (("", listed),)
 
 
-def _select_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    others = (None,) * (len(op.inputs) - 1)  # given at run time; no gradient is taken with respect to them
-    inputs = (gradient, build.saved(op.outputs[0]), build.saved(op.inputs[0]))
-    dv = build.one("select_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes)
-    return (dv, *others)
-
-
 def _select_gradient(
     selection: Selection, gradient: np.ndarray, spikes: SparseSpikes, v: np.ndarray
 ) -> tuple[np.ndarray]:
@@ -217,7 +210,13 @@ SPIKES = (
         evaluate=lambda _, state: (next_state(state),),
         flops=no_flops,
     ),
-    OpDef(name="select_spikes", shapes=_select_shapes, evaluate=_select, vjp=_select_vjp, flops=per_element(2)),
+    OpDef(
+        name="select_spikes",
+        shapes=_select_shapes,
+        evaluate=_select,
+        vjp=pulled_back_by("select_gradient", "{layer}.dv_spike", -1, 0),
+        flops=per_element(2),
+    ),
     OpDef(name="select_gradient", shapes=like(2), evaluate=_select_gradient, flops=per_element(5, 2)),
     OpDef(
         name="spike",

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from mimdsim.codelets import cells as codelets
-from mimdsim.compiler.context import Rules
+from mimdsim.compiler.context import Rules, lower_in_place
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.graph import Operation
@@ -59,11 +59,6 @@ def lower_affine(low: ArrayLowering, op: Operation) -> None:
     line: Line = op.attributes
     known = {"scale": np.float32(line.scale), "shift": np.float32(line.shift)}
     _make(low, op, lambda place: codelets.affine(line.scale != 1, line.shift != 0, place), **known)
-
-
-def lower_rescale(low: ArrayLowering, op: Operation) -> None:
-    """rescale_gradient: the same value, which needs no other place."""
-    low.storage[op.outputs[0]] = low.storage[op.inputs[0]]
 
 
 def _move_columns(low: ArrayLowering, op: Operation, source: str, target: str, begin: int, blocks: Blocks) -> None:
@@ -115,7 +110,7 @@ RULES: Rules = {
     ("times",): lower_binary,
     ("subtract",): lower_binary,
     ("affine",): lower_affine,
-    ("rescale_gradient",): lower_rescale,
+    ("rescale_gradient",): lower_in_place,
     ("split_columns",): lower_split,
     ("join_columns",): lower_join,
     ("repeat_row",): lower_repeat,

@@ -23,7 +23,7 @@ from mimdsim.codelets import recurrence_and_bias as currents
 from mimdsim.codelets.dense import COPY_COLUMNS, SUM_REPLICAS
 from mimdsim.codelets.fan_in import SYNAPSE_CURRENT_PART
 from mimdsim.codelets.linear_terms import Packed, pack_terms
-from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.context import Lowering, Rules, lower_in_place
 from mimdsim.compiler.layout import entries_on, in_bands
 from mimdsim.compiler.sparse.selection import received
 from mimdsim.compiler.sparse.spikes import emit_parts, parts_of, replica_columns, replicate_spikes
@@ -168,11 +168,6 @@ def _emit(
     """Vertices on boxes of neurons; more: constants beside the coefficients."""
     constants = vars(coefficients) | more
     low.compute(stage, op, codelet, *low.by_context(op.layer), operands, constants=constants)
-
-
-def lower_fired(low: Lowering, op: Operation) -> None:
-    """fired: told by the potential itself; whoever needs it compares."""
-    low.storage[op.outputs[0]] = low.storage[op.inputs[0]]
 
 
 def lower_emitted(low: Lowering, op: Operation) -> None:
@@ -414,7 +409,7 @@ def lower_decay_gradient(low: Lowering, op: Operation) -> None:
 
 
 OF_BOTH: Rules = {
-    ("fired",): lower_fired,
+    ("fired",): lower_in_place,  # told by the potential itself; whoever needs it compares
     ("neuron",): lower_neuron,
     ("neuron_readout_gradient",): lower_readout_gradient,
     ("neuron_gradient",): lower_gradient,
