@@ -14,7 +14,7 @@ import numpy as np
 from mimdsim.base.residuals import LEVEL
 from mimdsim.base.units import counted
 from mimdsim.report.formatting import field_value
-from mimdsim.report.tables import Table, table, text
+from mimdsim.report.tables import Table, table
 from mimdsim.studies.description import Study
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.kind import (
@@ -197,7 +197,7 @@ def tables(ranking: Ranking) -> list[Table]:
             rows.append([curve.name or "-", sides, *cells, *ends])
     headers = ["curve", "sides", f"crossover in {along}", "better from there on", "interpolated between"]
     headers += [threshold_text(ranking.study), "at the first value", "at the last value"]
-    return [table("crossover", "Crossovers", headers, [list(map(text, row)) for row in rows])] if rows else []
+    return [table("crossover", "Crossovers", headers, rows)] if rows else []
 
 
 def would_change(ranking: Ranking) -> list[str]:

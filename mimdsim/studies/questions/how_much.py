@@ -15,7 +15,7 @@ import numpy as np
 
 from mimdsim.base.residuals import LEVEL
 from mimdsim.report.formatting import field_value, percent_of, significant
-from mimdsim.report.tables import Table, table, text
+from mimdsim.report.tables import Table, table
 from mimdsim.studies.description import Study
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.kind import QuestionKind, lacks_numbers, named_axes, number_axes, threshold_text
@@ -141,7 +141,7 @@ def tables(ranking: Ranking) -> list[Table]:
     rows = [[each.field, each.doubled, *(significant(end) for end in each.factor)] for each in found.doublings]
     rows += [[name, "one value in all points", "-", "-", "-"] for name in found.fixed]
     headers = ["number", "doubled", f"{metric} becomes, times", "low", "high"]
-    return [table("doublings", "The effect of doubling each number", headers, [list(map(text, row)) for row in rows])]
+    return [table("doublings", "The effect of doubling each number", headers, rows)]
 
 
 def would_change(ranking: Ranking) -> list[str]:
