@@ -165,11 +165,6 @@ def _own_spike_gradient(capacity: int, q: np.ndarray, spikes: Any, row: np.ndarr
     return (gradient,)
 
 
-def _to_every_bias(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    name = f"d.{op.outputs[0]}.each"
-    return build.add("bias_sum_gradient", (gradient,), name, layer=op.layer, attributes=op.attributes)
-
-
 _row = shaped(lambda values, _: (1, values[0].shape[1]))
 
 
@@ -186,7 +181,9 @@ WIRING = (
         name="bias_sum",
         shapes=lambda values, _: (("", Value(name="", shape=values[0].shape, role="bias")),),
         evaluate=lambda _, first, *more: (sum(more, first),),
-        vjp=_to_every_bias,
+        vjp=lambda build, op, gradient: build.add(
+            "bias_sum_gradient", (gradient,), f"d.{op.outputs[0]}.each", layer=op.layer, attributes=op.attributes
+        ),
         flops=lambda values, _: (len(values) - 1) * elements(values[0]),
     ),
     OpDef(

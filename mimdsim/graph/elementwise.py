@@ -16,7 +16,6 @@ from mimdsim.graph.records import (
     Backward,
     OpDef,
     Operation,
-    Outputs,
     Value,
     like,
     no_flops,
@@ -90,11 +89,6 @@ def _subtract_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | 
     return gradient, scaled(build, op, gradient, -1.0, f"d.{op.inputs[1]}")
 
 
-def _rescale_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    factor = op.attributes
-    return (scaled(build, op, gradient, factor, f"d.{op.inputs[0]}") if factor else None,)
-
-
 def _parts(values: tuple[Value, ...], parts: int) -> Outputs:
     rows, columns = values[0].shape
     return tuple((str(part), Value(name="", shape=(rows, columns // parts))) for part in range(parts))
@@ -111,10 +105,6 @@ def _split_vjp(build: Backward, op: Operation, *gradients: str | None) -> tuple[
     return (build.one("join_columns", every, f"d.{op.inputs[0]}", layer=op.layer),)
 
 
-def _flops(values: tuple[Value, ...], function: str) -> int:
-    return per_element(FUNCTIONS[function].flops)(values, None)
-
-
 def _function_gradient(function: str, gradient: Array, y: Array) -> tuple[Any]:
     return (gradient * FUNCTIONS[function].derivative(y),)
 
@@ -125,7 +115,7 @@ ELEMENTWISE = (
         shapes=like(0),
         evaluate=lambda function, x: (FUNCTIONS[function].value(x),),
         vjp=pulled_back_by("function_gradient", "d.{input}", -1),
-        flops=_flops,
+        flops=lambda values, function: per_element(FUNCTIONS[function].flops)(values, None),
     ),
     OpDef(name="function_gradient", shapes=like(0), evaluate=_function_gradient, flops=per_element(3)),
     OpDef(name="times", shapes=like(0), evaluate=lambda _, a, b: (a * b,), vjp=_times_vjp, flops=per_element(1)),
@@ -141,13 +131,18 @@ ELEMENTWISE = (
         name="rescale_gradient",  # the same value; attributes: what its gradient is multiplied by, 0: none goes back
         shapes=like(0),
         evaluate=lambda _, x: (x.copy(),),
-        vjp=_rescale_vjp,
+        vjp=lambda build, op, gradient: (
+            scaled(build, op, gradient, op.attributes, f"d.{op.inputs[0]}") if op.attributes else None,
+        ),
         flops=no_flops,
         recomputed=True,
     ),
     OpDef(
         name="split_columns",  # attributes: into how many equal parts
-        shapes=_parts,
+        shapes=lambda values, parts: tuple(
+            (str(part), Value(name="", shape=(values[0].shape[0], values[0].shape[1] // parts)))
+            for part in range(parts)
+        ),
         evaluate=lambda parts, x: tuple(np.split(x, parts, axis=1)),
         vjp=_split_vjp,
         flops=no_flops,

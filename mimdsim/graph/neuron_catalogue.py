@@ -45,11 +45,6 @@ def _lapicque(p: Given) -> Parts:
     return Parts(matrix=[[1.0 - step]], drive=[gain], threshold=p["threshold"], zero_when="after")
 
 
-def _synaptic(p: Given) -> Parts:
-    matrix = [[p["beta"], p["alpha"]], [0.0, p["alpha"]]]
-    return Parts(matrix=matrix, drive=[1.0, 1.0], threshold=p["threshold"], zero_when="after")
-
-
 def _alpha(p: Given) -> Parts:
     alpha, beta = p["alpha"], p["beta"]
     if not np.all((np.asarray(alpha) > beta) & (np.asarray(beta) > 0) & (np.asarray(alpha) < 1)):
@@ -217,7 +212,12 @@ CATALOGUE = (
         states=("potential", "current"),
         parameters=(ALPHA, decay("beta", 0.8, BETA.meaning), THRESHOLD),
         resets=ALL,
-        parts=_synaptic,
+        parts=lambda p: Parts(
+            matrix=[[p["beta"], p["alpha"]], [0.0, p["alpha"]]],
+            drive=[1.0, 1.0],
+            threshold=p["threshold"],
+            zero_when="after",
+        ),
         equation="i = alpha i + I; v = beta v + i; zero: v after the integration, i stays",
         source="snnTorch Synaptic, RSynaptic",
     ),

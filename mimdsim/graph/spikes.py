@@ -36,13 +36,6 @@ TRUNCATIONS = ("lowest", "random")
 MULTIPLIER, INCREMENT, STATE_BITS = 1_664_525, 1_013_904_223, 32
 
 
-def known_truncation(name: str) -> str:
-    """`name` itself; raises MappingError if it is unknown."""
-    if name not in TRUNCATIONS:
-        raise MappingError(f"network.truncation = {name!r} is not a valid choice{suggest(name, TRUNCATIONS)}")
-    return name
-
-
 def next_state(state: np.ndarray) -> np.ndarray:
     """int64[batch]: the next state of the generator."""
     return (state.astype(np.int64) * MULTIPLIER + INCREMENT) & ((1 << STATE_BITS) - 1)
@@ -79,7 +72,8 @@ class Selection:
 
     def __post_init__(self) -> None:
         known_surrogate(self.surrogate)
-        known_truncation(self.truncation)
+        if (name := self.truncation) not in TRUNCATIONS:
+            raise MappingError(f"network.truncation = {name!r} is not a valid choice{suggest(name, TRUNCATIONS)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,14 +89,10 @@ def lower_join(low: ArrayLowering, op: Operation) -> None:
     with low.superstep("join columns", op.kind, layer=op.layer):
         for name in op.inputs:
             end = begin + low.values[name].shape[1]
-            _move_columns(low, op, low.storage[name][0], whole, -begin, _columns_of(low.blocks[whole], begin, end))
+            every = low.blocks[whole]
+            part = replace(every, start=np.maximum(every.start, begin), stop=np.minimum(every.stop, end))
+            _move_columns(low, op, low.storage[name][0], whole, -begin, part.some(part.stop > part.start))
             begin = end
-
-
-def _columns_of(blocks: Blocks, begin: int, end: int) -> Blocks:
-    """What of the boxes lies in some columns."""
-    kept = replace(blocks, start=np.maximum(blocks.start, begin), stop=np.minimum(blocks.stop, end))
-    return kept.some(kept.stop > kept.start)
 
 
 def lower_repeat(low: ArrayLowering, op: Operation) -> None:
