@@ -16,6 +16,7 @@ from mimdsim.graph.records import (
     Backward,
     OpDef,
     Operation,
+    Outputs,
     Value,
     like,
     no_flops,

@@ -81,7 +81,7 @@ def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: floa
     for at in np.flatnonzero((lead[:-1] > 0) != (lead[1:] > 0)).tolist():
         falls = bool(lead[at] > 0)
         middle, low, high = (
-            float(back(_at_level(place, lead[:, None], at, level, falls)[0]))
+            float(back(_at_level(place, lead[:, None], at, level)[0]))
             for level in (0.0, *np.log1p([threshold, -threshold]))
         )
         each = _of_draws(place, drawn, at, falls)
@@ -97,7 +97,7 @@ def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: floa
     return found
 
 
-def _at_level(place: np.ndarray, lead: np.ndarray, at: int, level: float, falls: bool) -> np.ndarray:
+def _at_level(place: np.ndarray, lead: np.ndarray, at: int, level: float) -> np.ndarray:
     """Where float64[values, draws] reach a level on the way from value `at` to the next, or before or after it."""
     with np.errstate(divide="ignore", invalid="ignore"):
         share = (lead[at] - level) / (lead[at] - lead[at + 1])
