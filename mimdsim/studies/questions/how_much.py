@@ -16,7 +16,6 @@ import numpy as np
 from mimdsim.base.residuals import LEVEL
 from mimdsim.report.formatting import field_value, percent_of, significant
 from mimdsim.report.tables import Table, table
-from mimdsim.studies.description import Study
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.kind import QuestionKind, lacks_numbers, named_axes, number_axes, threshold_text
 
@@ -148,8 +147,4 @@ def would_change(ranking: Ranking) -> list[str]:
     return ["Every effect is that of the ranges that were given, the other fields as the machine and the study say."]
 
 
-def lacks(study: Study) -> str:
-    return lacks_numbers(study)
-
-
-KIND = QuestionKind(name="how-much", lacks=lacks, answer=answer, tables=tables, would_change=would_change)
+KIND = QuestionKind(name="how-much", lacks=lacks_numbers, answer=answer, tables=tables, would_change=would_change)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from mimdsim.base.units import counted
 from mimdsim.report.formatting import field_value
 from mimdsim.report.tables import Table, table
-from mimdsim.studies.description import Study
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.kind import (
     QuestionKind,
@@ -34,10 +33,6 @@ class Least:
     enough: int
     last: int
     above: int
-
-
-def lacks(study: Study) -> str:
-    return lacks_numbers(study)
 
 
 def least_of(ranking: Ranking) -> tuple[list[Least], list[str]]:
@@ -151,4 +146,6 @@ def would_change(ranking: Ranking) -> list[str]:
     return said
 
 
-KIND = QuestionKind(name="least-that-fits", lacks=lacks, answer=answer, tables=tables, would_change=would_change)
+KIND = QuestionKind(
+    name="least-that-fits", lacks=lacks_numbers, answer=answer, tables=tables, would_change=would_change
+)
