@@ -249,12 +249,6 @@ def build(
         raise DescriptionError(where, problems, more=len(found) - len(problems)) from None
 
 
-def is_given(section: BaseModel, key: str) -> bool:
-    """Whether a section has a key that was given, with another value than by default."""
-    default = type(section).model_fields[key].get_default(call_default_factory=True)
-    return key in section.model_fields_set and bool(getattr(section, key) != default)
-
-
 def given_keys(record: BaseModel) -> dict[str, Any]:
     """The table that a record was built from, without the defaults of keys that were not given: `build` makes the same
     record of it again, where a table with the defaults would give keys that others exclude."""

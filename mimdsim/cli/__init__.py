@@ -8,13 +8,14 @@ from mimdsim.base import __version__
 from mimdsim.cli.check import check_command
 from mimdsim.cli.compare import compare_command
 from mimdsim.cli.explain import explain_command
+from mimdsim.cli.group import Commands
 from mimdsim.cli.import_model import export_command, import_command
 from mimdsim.cli.list import list_command
-from mimdsim.cli.options import Commands
 from mimdsim.cli.place import place_command
 from mimdsim.cli.report import report_command
 from mimdsim.cli.run import run_command
-from mimdsim.cli.study import study_command, sweep_command
+from mimdsim.cli.study import study_command
+from mimdsim.cli.sweep import sweep_command
 from mimdsim.cli.validate import calibrate_command, narrow_command, reproduce_command, validate_command
 
 

@@ -1,25 +1,16 @@
-"""Arguments and options that several commands take; the group of commands: user errors and refusals of the system as
-one message, exit codes, memory."""
+"""Arguments and options that several commands take."""
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import functools
-import gc
-import io
-import os
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import click
 
-from mimdsim.base.console import PATH, RAISE, Bars, internal_error_text, say
-from mimdsim.base.errors import DescriptionError, MimdsimError, cannot_write, of_the_machine
-from mimdsim.base.modules import PACKAGE
-from mimdsim.base.out_of_memory import lacks_memory, out_of_memory_text, watch_memory
+from mimdsim.base.console import PATH, Bars, say
+from mimdsim.base.errors import DescriptionError
 
 FOLDER = "Output folder (default reports/WORKLOAD-{}, plus a digest of the changes with --set)."
 WORKLOAD = click.argument("workload", default="digits")
@@ -121,82 +112,3 @@ def output(command: Callable[..., None]) -> Callable[..., None]:
             command(*given, shown=shown, **more)
 
     return with_output
-
-
-OUR_FAILURE = 4
-
-
-FEW_COLLECTIONS = 500_000  # objects made before Python looks for circles among them: programs are large and have few
-
-
-class Commands(click.Group):
-    """Turns user errors and refusals by the system into a message and exit code 2, and internal errors into one and
-    exit code 4."""
-
-    def main(self, *arguments: Any, **options: Any) -> Any:
-        if sys.platform == "win32":
-            say("mimdsim: runs on Linux; on Windows, use it in WSL", err=True)
-            sys.exit(2)
-        gc.set_threshold(FEW_COLLECTIONS)
-        watch_memory()
-        atexit.register(gc.freeze)  # at its end Python would look once more, through all that it then gives up
-        try:
-            if not _has_working_folder():
-                raise MimdsimError("the working folder is gone; change to one that is there")
-            return super().main(*arguments, **options)
-        except (MimdsimError, OSError) as problem:
-            if not isinstance(problem, MimdsimError) and not of_the_machine(problem):
-                raise
-            with contextlib.suppress(OSError):
-                say(f"mimdsim: {_said(problem)}", err=True)
-            _give_up_output()
-            sys.exit(2)
-
-    def invoke(self, context: click.Context) -> Any:
-        try:
-            with Bars():  # until the command has its own
-                return super().invoke(context)
-        except MimdsimError as mistake:
-            say(f"mimdsim: {mistake}", err=True)
-            context.exit(2)
-        except click.ClickException as misuse:
-            told = io.StringIO()
-            misuse.show(told)
-            say(told.getvalue(), nl=False, err=True)
-            context.exit(misuse.exit_code)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # the reader of the output may stop: click exits
-            raise
-        except Exception as failure:
-            if lacks_memory(failure):
-                say(out_of_memory_text(f"{type(failure).__name__}: {failure}".rstrip(": ")), err=True)
-                context.exit(2)
-            if os.environ.get(RAISE) or of_the_machine(failure):
-                raise
-            if isinstance(failure, ModuleNotFoundError) and not str(failure.name).startswith(PACKAGE):
-                needed = f"mimdsim needs the package '{failure.name}', which this Python does not have"
-                say(f"mimdsim: {needed}: type  {sys.executable} -m pip install mimdsim", err=True)
-                context.exit(2)
-            say(f"mimdsim: {internal_error_text(failure)}", err=True)
-            context.exit(OUR_FAILURE)
-
-
-def _has_working_folder() -> bool:
-    try:
-        return bool(os.getcwd())
-    except FileNotFoundError:
-        return False
-
-
-def _said(problem: MimdsimError | OSError) -> str:
-    if isinstance(problem, MimdsimError):
-        return str(problem)
-    return str(cannot_write(problem.filename or "what is printed here", problem))
-
-
-def _give_up_output() -> None:
-    """Discard buffered output, so that flushing it at exit does not fail again."""
-    try:
-        sys.stdout.flush()
-    except (OSError, AttributeError):  # None if it was closed from the start
-        with contextlib.suppress(OSError, AttributeError):  # no file descriptor
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

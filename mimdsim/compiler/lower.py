@@ -99,15 +99,19 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
         if op.kind in SPIKING and not low.layer(op.layer).cell
     }
     gradients = {name: gradient_of(name) for name in low.network.trained}
-    # no sequence keeps their spikes
-    passing = [layer.name for layer in low.network.layers if layer.spiking and layer.name not in low.recorded]
     return Observables(
         gradients={name: gradient for name, gradient in gradients.items() if gradient in graph.outputs},
         generators=tuple(name for name in graph.inputs if graph.value(name).role == "generator"),
         potentials=potentials,
-        passing={name: low.storage[spikes_of(name)] for name in passing},
+        passing=_passing(low),
         positions={layer.name: layer.positions for layer in low.network.layers if layer.positions > 1},
     )
+
+
+def _passing(low: Lowering) -> dict[str, tuple[str, ...]]:
+    """Where the spikes of layers lie that no sequence keeps."""
+    emitted = {layer.name: spikes_of(layer.name) for layer in low.network.layers if layer.spiking}
+    return {layer: low.storage[spikes] for layer, spikes in emitted.items() if layer not in low.recorded}
 
 
 def _bounds(program: Program, network: SpikingNetwork) -> dict[str, tuple[int, int]]:

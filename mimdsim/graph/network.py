@@ -594,7 +594,7 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
     read = {each.lag for each in terms if each.name == INPUT}
     for age in network.input_ages:
         if age in read:
-            body.declare(replace(_spikes(network, before(INPUT_NOW, age), None), shift=-age))
+            body.declare(replace(_input(network, before(INPUT_NOW, age)), shift=-age))
     if stretch:
         layer = layers[0]
         made = layer.convolution.made if layer.convolution else None
@@ -655,13 +655,25 @@ def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], 
     )
 
 
-def _spikes(network: SpikingNetwork, name: str, layer: Layer | None) -> Value:
-    """Spikes of a layer, or of the input, in one timestep in the network's form."""
-    rows, columns, capacity, of = network.batch, network.inputs, network.input_capacity, INPUT
-    if layer:
-        rows, columns, capacity, of = rows * layer.positions, layer.columns, layer.capacity, layer.name
-    form, listed = ("sparse", capacity) if network.spikes == "sparse" else ("array", 0)
-    return Value(name=name, shape=(rows, columns), form=form, capacity=listed, role="spikes", layer=of)
+def _spikes(network: SpikingNetwork, name: str, layer: Layer) -> Value:
+    """Spikes of a layer in one timestep in the network's form."""
+    sparse = network.spikes == "sparse"
+    return Value(
+        name=name,
+        shape=(network.batch * layer.positions, layer.columns),
+        form="sparse" if sparse else "array",
+        capacity=layer.capacity if sparse else 0,
+        role="spikes",
+        layer=layer.name,
+    )
+
+
+def _input(network: SpikingNetwork, name: str) -> Value:
+    """Spikes of the input in one timestep."""
+    sparse = network.spikes == "sparse"
+    capacity = network.input_capacity if sparse else 0
+    shape, form = (network.batch, network.inputs), "sparse" if sparse else "array"
+    return Value(name=name, shape=shape, form=form, capacity=capacity, role="spikes", layer=INPUT)
 
 
 def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source, source: str) -> str:
@@ -882,7 +894,7 @@ def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuil
 
     learns: declare the labels, between the input and the parameters."""
     build = builder("forward")
-    now = _spikes(network, INPUT, None)
+    now = _input(network, INPUT)
     every = () if network.steady_input else (network.timesteps,)
     source = build.declare(replace(now, shape=(*every, *now.shape)))
     if network.steady_input:

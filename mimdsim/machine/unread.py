@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from mimdsim.base.schema import Section, SourcedSection, is_given, toml_value
+from mimdsim.base.schema import Section, SourcedSection, toml_value
 from mimdsim.base.units import dimension
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MODELS, ROUTED, MimdMachine
@@ -106,15 +106,21 @@ def unread_keys(machine: MimdMachine | GpuMachine) -> dict[str, str]:
     found: dict[str, str] = {}
     for dotted, why in keys_without_effect(machine).items():
         name, key = dotted.split(".")
-        if (section := getattr(machine, name)) is not None and is_given(section, key):
+        section = getattr(machine, name)
+        given = section is not None and key in section.model_fields_set
+        if given and getattr(section, key) != type(section).model_fields[key].default:
             found[dotted] = why
     return found
 
 
+def unread_numbers(machine: MimdMachine | GpuMachine) -> Iterator[str]:
+    """A sentence for each of `unread_keys`."""
+    yield from (f"{dotted}: has no effect, because {why}" for dotted, why in unread_keys(machine).items())
+
+
 def machine_notes(machine: MimdMachine | GpuMachine) -> tuple[str, ...]:
     """What is said of a description before its numbers: sources of its base that name other numbers, unread keys."""
-    unread = (f"{dotted}: has no effect, because {why}" for dotted, why in unread_keys(machine).items())
-    return (*machine.outdated_texts(), *unread)
+    return (*machine.outdated_texts(), *unread_numbers(machine))
 
 
 WIDTH, KEY, VALUE = 100, 35, 21  # columns of the console; of them for keys, for values

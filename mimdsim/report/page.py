@@ -71,10 +71,10 @@ PLANS: dict[tuple[str, str], dict[str, str]] = {  # captions by name, by section
     ("liveness", "figures_tiles"): {
         "liveness": "Memory in use over the program's supersteps, on the fullest tile and on all tiles.",
     },
-    ("training", "figures_time"): {
+    ("training", "figures_learning"): {
         "training": "Loss of every training step with its running mean, and test accuracy by epoch.",
     },
-    ("spikes", "figures_time"): {
+    ("spikes", "figures_learning"): {
         "activity": "Spikes and list entries per timestep, mean over the batch, with each layer's spike capacity.",
         "raster": "Spike raster of one sample: a mark for every spike.",
     },
@@ -197,6 +197,8 @@ def template(name: str) -> jinja2.Template:
     """A page of this folder, with everything escaped that is not marked as safe."""
     import jinja2
     from markupsafe import Markup
+
+    from mimdsim.base.units import show_bytes
 
     def harmless(value: Any) -> Any:
         """Text from the profile without control characters; escaping follows, as autoescape is on."""

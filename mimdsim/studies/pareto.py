@@ -1,4 +1,4 @@
-"""Which designs of a study are best, and how sure that is: shares of seeded draws.
+"""Which designs of a study are best, and how sure that is: shares of the draws of `monte_carlo.py`.
 
 Numbers of the points with their doubts are drawn together. An interval alone says too little when two points are
 compared: a cost that is too low in one is too low in the other. So a draw sets the position of every source once, for

@@ -15,7 +15,7 @@ import numpy as np
 
 from mimdsim.base.errors import MissingExtra
 from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import METRICS, Constraint, Row
+from mimdsim.studies.metrics import METRICS, Constraint, Metric, Row
 from mimdsim.studies.results import is_number
 from mimdsim.studies.sampling import Design, DesignSpace, metric_of_designs, plain_value
 
@@ -47,7 +47,6 @@ def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], li
     sampler.enqueue_trial({key: asked for key, (asked, _) in nearest.items()})
     for end in (0, -1):
         sampler.enqueue_trial({key: _ends(each)[end] for key, each in space.items()})
-    signs = np.array([1 if metric.better == "less" else -1 for metric in metrics])
     worst = np.full(len(metrics), -np.inf)
     for done in range(0, study.sampling.points, BATCH):
         trials = [sampler.ask(space) for _ in range(min(BATCH, study.sampling.points - done))]
@@ -55,7 +54,7 @@ def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], li
         if not done:  # values of the base as they are, not by way of their places
             designs[0] |= {key: value for key, value in base.items() if nearest[key][1]}
         rows = yield [varied.design(each) for each in designs]
-        losses = signs * np.array([metric_of_designs(metric, rows, study) for metric in metrics]).T
+        losses = np.array([_losses(metric, rows, study) for metric in metrics]).T
         worst = np.vstack([worst, losses[~np.isnan(losses).any(axis=1)]]).max(axis=0)
         for trial, design, loss in zip(trials, rows, losses, strict=True):
             if not np.isfinite(worst).all():  # nothing is known yet: Optuna learns nothing of the point
@@ -105,6 +104,11 @@ def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> tuple[Any
     first, last = varied.ends(key)
     asked = round(value) if varied.whole(key) else varied.place_in_range(key, value)
     return min(max(asked, low), high), first <= value <= last
+
+
+def _losses(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
+    values = metric_of_designs(metric, rows, study)
+    return values if metric.better == "less" else -values
 
 
 def _outside(limits: Sequence[Constraint], rows: Sequence[Row], unknown: bool) -> dict[str, float]:

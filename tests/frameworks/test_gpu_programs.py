@@ -54,7 +54,7 @@ PLANES = """
 import torch
 from benchmarks.gpu import planes
 from benchmarks.gpu.measure_convolutions import layouts
-from mimdsim.graph.convolution import convolutions_of
+from mimdsim.graph.notation import convolutions_of
 
 draw = torch.Generator().manual_seed(1)
 layers, steps, batch = convolutions_of("{case}"), 4, 2

@@ -22,7 +22,7 @@ from mimdsim.profile import (
     TileColumns,
 )
 from mimdsim.report import console, summary_lines, write_report
-from mimdsim.report.figures_time import draw_activity
+from mimdsim.report.figures_learning import draw_activity
 from mimdsim.report.formatting import clipped, interval, plain, share, significant, thousands
 from mimdsim.report.headline import verdicts
 from mimdsim.report.machine_comparison import contenders, strongest_gpu

@@ -18,7 +18,7 @@ from small_detail import made
 from mimdsim.base.errors import MimdsimError
 from mimdsim.profile import RunProfile, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
-from mimdsim.profile.operations import cycles_by_operation
+from mimdsim.profile.queries import cycles_by_operation
 from mimdsim.profile.records import SCHEMA_VERSION, Change
 from mimdsim.report import difference_lines, write_report
 from mimdsim.report import explorer_data as walking

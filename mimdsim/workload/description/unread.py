@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from mimdsim.base.schema import is_given
-
 if TYPE_CHECKING:
     from mimdsim.workload.description.workload import Workload
 
@@ -155,8 +153,13 @@ def unread_keys(workload: Workload, changed: Collection[str] = ()) -> Iterator[U
             continue
         for dotted in keys:
             name, key = dotted.split(".")
+            section = getattr(workload, name)
             serves_another = decided_by in changed and dotted not in changed
-            if not serves_another and is_given(getattr(workload, name), key):
+            if (
+                key in section.model_fields_set
+                and not serves_another
+                and getattr(section, key) != type(section).model_fields[key].get_default(call_default_factory=True)
+            ):
                 slots = list(workload.network.capacity)
                 because = why.format(slots=slots, training=workload.training, data=workload.data)
                 yield Unread(dotted, decided_by, f"{dotted}: has no effect, because {because}")
