@@ -12,7 +12,8 @@ from mimdsim.base.residuals import residuals_of
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.costs.area_power import energy_profile
-from mimdsim.gpu import elementwise, gemm
+from mimdsim.gpu import convolution, elementwise, gemm
+from mimdsim.gpu.convolution import ConvolutionPass, convolution_seconds
 from mimdsim.gpu.elementwise import (
     CUDNN_PERSISTENT,
     L2_FOOTPRINT_SHARE,
@@ -22,7 +23,7 @@ from mimdsim.gpu.elementwise import (
     launch_seconds,
     persistent_seconds,
 )
-from mimdsim.gpu.gemm import ConvolutionPass, KernelTime, convolution_seconds, gemm_seconds
+from mimdsim.gpu.gemm import KernelTime, gemm_seconds
 from mimdsim.gpu.kernels import WORD_BYTES, InputEncoding, Kernel, KernelProgram, ListKernel, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import PLANES_SOURCE, STRATEGIES, Strategy, check_choice, find_strategy
@@ -364,11 +365,11 @@ def _lowering_assumptions(
         ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none reused"),
     )  # fmt: skip
     if lowered.convolves:
-        value = f"{gemm.START_SECONDS * 1e6:g} us to start, and the product that gathers their patches"
-        rows = (*rows, ("convolutions", value, "derived", gemm.CONVOLUTION_SOURCE))
+        value = f"{convolution.START_SECONDS * 1e6:g} us to start, and the product that gathers their patches"
+        rows = (*rows, ("convolutions", value, "derived", convolution.MODEL_SOURCE))
     if lowered.most_groups > 1:
         value = f"up to {lowered.most_groups}, one kernel for all"
-        rows = (*rows, ("groups of convolutions", value, "assumed", gemm.GROUPS_SOURCE))
+        rows = (*rows, ("groups of convolutions", value, "assumed", convolution.GROUPS_SOURCE))
     if how.hoisted:
         value = f"{WALK_SECONDS * 1e6:g} us each and one pass per value"
         where = "fused kernels of the Triton class, loads issued ahead of the timestep that needs them"

@@ -19,9 +19,9 @@ from typing import Any, Literal
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.gpu.convolution import ConvolutionPass
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS
 from mimdsim.gpu.elementwise import RecurrentLayer
-from mimdsim.gpu.gemm import ConvolutionPass
 from mimdsim.graph.records import Graph, Operation, Scan, Value, elements
 
 BLOCK_THREADS = 256

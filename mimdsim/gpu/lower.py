@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.gpu.convolution import ConvolutionPass, Pass
 from mimdsim.gpu.dependence import (
     GATHERED,
     MATRIX_PRODUCTS,
@@ -24,7 +25,7 @@ from mimdsim.gpu.dependence import (
     recurrent_parts,
     walked_operations,
 )
-from mimdsim.gpu.gemm import ALIGNED_BYTES, ConvolutionPass, Pass
+from mimdsim.gpu.gemm import ALIGNED_BYTES
 from mimdsim.gpu.kernels import (
     LIST_PRODUCTS,
     HostWait,

@@ -22,7 +22,7 @@ import numpy as np
 from mimdsim.graph.batch_norm import BATCH_NORM, SAMPLE_NORM
 from mimdsim.graph.convolution import CONVOLUTION
 from mimdsim.graph.delays import DELAYS
-from mimdsim.graph.dense import DENSE, WIRING
+from mimdsim.graph.dense import DENSE
 from mimdsim.graph.dropout import DROPOUT
 from mimdsim.graph.elementwise import ELEMENTWISE
 from mimdsim.graph.learned_constants import LEARNED_CONSTANTS
@@ -40,6 +40,7 @@ from mimdsim.graph.records import (
     SparseSpikes,
     Value,
 )
+from mimdsim.graph.recurrence_and_bias import WIRING
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
 from mimdsim.graph.weight_functions import WEIGHT_FUNCTIONS

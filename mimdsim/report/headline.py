@@ -31,7 +31,7 @@ from mimdsim.report.machine_comparison import (
     seconds_by_part,
     strongest_gpu,
 )
-from mimdsim.report.tables_machines import inference_verdict
+from mimdsim.report.tables_inference import inference_verdict
 
 OF_SPIKES = ("time", "advice", "machine", "GPU", "inference")  # subjects whose numbers depend on what layers fire
 MOST_ADVICE = 3  # pieces of it in the summary; the others are in a table

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mimdsim.base.search_path import files_of
-from mimdsim.gpu.gemm import ConvolutionPass, Pass, convolution_seconds
+from mimdsim.gpu.convolution import ConvolutionPass, Pass, convolution_seconds
 from mimdsim.graph.convolution import Patches, Planes, Window
 from mimdsim.machine.gpu import Precision
 from mimdsim.validation import validate

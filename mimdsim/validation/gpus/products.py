@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import get_args
 
 from mimdsim.base.errors import MimdsimError, shortened
-from mimdsim.gpu.gemm import ConvolutionPass, Pass, convolution_seconds, gemm_seconds, rows_aligned
+from mimdsim.gpu.convolution import ConvolutionPass, Pass, convolution_seconds
+from mimdsim.gpu.gemm import gemm_seconds, rows_aligned
 from mimdsim.graph.convolution import Patches, Planes, Window
 from mimdsim.machine.gpu import GpuMachine, Precision
 from mimdsim.machine.load import load_machine
