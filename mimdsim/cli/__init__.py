@@ -5,18 +5,21 @@ from __future__ import annotations
 import click
 
 from mimdsim.base import __version__
+from mimdsim.cli.calibrate import calibrate_command, narrow_command
 from mimdsim.cli.check import check_command
 from mimdsim.cli.compare import compare_command
 from mimdsim.cli.explain import explain_command
+from mimdsim.cli.export_model import export_command
 from mimdsim.cli.group import Commands
-from mimdsim.cli.import_model import export_command, import_command
+from mimdsim.cli.import_model import import_command
 from mimdsim.cli.list import list_command
 from mimdsim.cli.place import place_command
 from mimdsim.cli.report import report_command
+from mimdsim.cli.reproduce import reproduce_command
 from mimdsim.cli.run import run_command
 from mimdsim.cli.study import study_command
 from mimdsim.cli.sweep import sweep_command
-from mimdsim.cli.validate import calibrate_command, narrow_command, reproduce_command, validate_command
+from mimdsim.cli.validate import validate_command
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

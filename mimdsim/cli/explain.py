@@ -51,7 +51,7 @@ def explain_command(
     spikes and machine; otherwise spikes are random, sequences short and batches small (--timesteps, --batch).
     """
     from mimdsim.base.files import write_atomically
-    from mimdsim.profile.queries import find_supersteps
+    from mimdsim.profile.operations import find_supersteps
     from mimdsim.program.printer import listing
     from mimdsim.timing import explain
 

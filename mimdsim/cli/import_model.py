@@ -1,5 +1,4 @@
-"""`mimdsim import`: a NIR graph, a state dict or a network in PyTorch becomes a workload. `export`: a network with
-trained weights becomes a NIR graph."""
+"""`mimdsim import`: a NIR graph, a state dict or a network in PyTorch becomes a workload."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 
 import click
 
-from mimdsim.base.console import FILE_TO_WRITE, PATH, say
+from mimdsim.base.console import PATH, say
 from mimdsim.base.errors import DescriptionError, suggest
 
 
@@ -105,24 +104,3 @@ def _import_torch(path: Path, name: str, folder: Path, workload: str) -> None:
             f"{layer.name}: {layer.neurons} of model '{layer.neuron.model}', {surrogate}, recurrence {layer.recurrence}"
         )
     say(f"\nRun it: mimdsim run {folder / 'network.toml'}")
-
-
-@click.command("export", short_help="Write a network with trained weights as a NIR graph.")
-@click.argument("workload")
-@click.option("--weights", type=PATH, help="Trained weights (default: what the workload names).")
-@click.option("--out", type=FILE_TO_WRITE, required=True, metavar="FILE.nir", help="File to write.")
-@click.option(
-    "--dt",
-    type=SECONDS,
-    help="Length of a timestep in seconds (default: data.bin_seconds).",
-)
-def export_command(workload: str, weights: Path | None, out: Path, dt: float | None) -> None:
-    """Write the network of WORKLOAD with trained weights as a NIR graph.
-
-    `mimdsim run` saves these as weights.safetensors with its report. snnTorch assumes a timestep of 1e-4 s.
-    """
-    from mimdsim.workload import load_workload
-    from mimdsim.workload.interchange.nir_writing import export_nir
-
-    for line in export_nir(load_workload(workload), weights, out, dt):
-        say(line)

@@ -99,7 +99,7 @@ def report_command(
 def _write_index(folder: Path, shown: Output) -> Path:
     """Write the page of all runs in a folder; its path."""
     from mimdsim.base.files import write_atomically
-    from mimdsim.report.page import index_page
+    from mimdsim.report.index_page import index_page
 
     with shown.bars() as bars:
         text = index_page(folder, bars.show)

@@ -15,9 +15,10 @@ import torch
 
 from mimdsim.frameworks.neurons import agree, refusal
 from mimdsim.graph import OPERATIONS
-from mimdsim.graph.batch_norm import BatchNorm, SampleNorm
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Pair, Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import product
+from mimdsim.graph.sample_norm import SampleNorm
 
 Options = dict[str, Any]
 SAME_CURRENT = 1e-5  # of the largest: float32 sums in another order

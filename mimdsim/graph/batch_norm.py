@@ -7,10 +7,6 @@ learned from uses those, which are then constants of the layer (`folded`).
 Norms of "each_timestep" (BNTT, Kim and Panda 2021) have a gain, a bias and statistics for every timestep. They are made
 of the whole sequence at once: rows [timesteps, columns] instead of [1, columns], each with its own share of the values.
 Statistics that differ from timestep to timestep do not fold into weights: these stay as rows (`fixed`).
-
-Layer, group and instance norm: currents of a sample, of mean 0 and variance 1 over equal shares of its columns. Gain
-and bias are rows that are multiplied and added after it (`self_synapse`, `bias_add`). Nothing is averaged over samples,
-so that evaluations do the same.
 """
 
 from __future__ import annotations
@@ -27,7 +23,6 @@ from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, l
 if TYPE_CHECKING:
     from mimdsim.graph.layer import Layer
 
-
 PER = ("timestep", "sequence", "each_timestep", "sample")
 STATISTICS = ("mean", "variance")  # roles of the running averages, which are kept like parameters and not trained
 
@@ -35,7 +30,7 @@ STATISTICS = ("mean", "variance")  # roles of the running averages, which are ke
 @dataclass(frozen=True, kw_only=True)
 class BatchNorm:
     """per: the statistics are those of every timestep, or of all timesteps of the sequence together; or, of a "sample",
-    those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`SampleNorm`).
+    those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`sample_norm.py`).
     rows: of gain, bias and statistics, one for each timestep where these are of "each_timestep". fixed: by the running
     averages, which stay as they are. epsilon: added to the variance. momentum: the share that a new value has of a
     running average (0 to 1)."""
@@ -131,7 +126,7 @@ def _summed(shares: np.ndarray) -> np.ndarray:
     return np.concatenate([summed(each) for each in shares])
 
 
-def _inverse(variance: np.ndarray, norm: BatchNorm | SampleNorm) -> np.ndarray:
+def _inverse(variance: np.ndarray, norm: BatchNorm) -> np.ndarray:
     kind = variance.dtype.type
     found: np.ndarray = kind(1) / np.sqrt(variance + kind(norm.epsilon))
     return found
@@ -214,65 +209,5 @@ BATCH_NORM = (
         shapes=like(0),
         evaluate=lambda how, held, now: (held.dtype.type(how.kept) * held + held.dtype.type(how.share) * now,),
         flops=per_element(3),
-    ),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleNorm:
-    """Statistics of a sample, which has so many rows (positions), for each of `groups` equal shares of the columns.
-    epsilon: added to the variance."""
-
-    positions: int
-    groups: int
-    epsilon: float
-
-    def shares(self, x: np.ndarray) -> np.ndarray:
-        """[samples, positions, groups, columns of a group] of [rows, columns]."""
-        return x.reshape(-1, self.positions, self.groups, x.shape[-1] // self.groups)
-
-    def values(self, columns: int) -> int:
-        """How many have a mean and a variance in common."""
-        return self.positions * columns // self.groups
-
-
-def _mean(shares: np.ndarray) -> np.ndarray:
-    """[samples, 1, groups, 1]; numpy adds float32 one by one."""
-    mean: np.ndarray = shares.mean(axis=(1, 3), keepdims=True, dtype=np.float64).astype(shares.dtype)
-    return mean
-
-
-def _standardise(norm: SampleNorm, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of the shape of x, and the variances [samples, groups]."""
-    shares = norm.shares(x)
-    apart = shares - _mean(shares)
-    variance = _mean(apart * apart)
-    made = apart * _inverse(variance, norm)
-    return made.reshape(x.shape), variance.reshape(-1, norm.groups)
-
-
-def _standardise_gradient(norm: SampleNorm, q: np.ndarray, made: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray]:
-    gradient, normal = norm.shares(q), norm.shares(made)
-    inverse = _inverse(variance, norm).reshape(-1, 1, norm.groups, 1)
-    apart = gradient - _mean(gradient) - normal * _mean(gradient * normal)
-    return ((inverse * apart).reshape(q.shape),)
-
-
-SAMPLE_NORM = (
-    OpDef(
-        name="standardise",
-        shapes=lambda values, norm: (
-            ("", _row(values[0])),
-            ("variance", Value(name="", shape=(values[0].shape[0] // norm.positions, norm.groups))),
-        ),
-        evaluate=_standardise,
-        vjp=pulled_back_by("standardise_gradient", "{layer}.d_current", -2, -1),
-        flops=lambda values, _: 6 * elements(values[0]),
-    ),
-    OpDef(
-        name="standardise_gradient",
-        shapes=like(0),
-        evaluate=_standardise_gradient,
-        flops=lambda values, _: 7 * elements(values[0]),
     ),
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Shown
-from mimdsim.graph.batch_norm import STATISTICS, BatchNorm, SampleNorm, averaging
+from mimdsim.graph.batch_norm import STATISTICS, BatchNorm, averaging
 from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
@@ -50,6 +50,7 @@ from mimdsim.graph.names import (
 )
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
+from mimdsim.graph.sample_norm import SampleNorm
 from mimdsim.graph.sources import ADD, COMPLEMENT, TIMES, Source, labels_of
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import add_updates

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.batch_norm import BATCH_NORM, SAMPLE_NORM
+from mimdsim.graph.batch_norm import BATCH_NORM
 from mimdsim.graph.convolution import CONVOLUTION
 from mimdsim.graph.delays import DELAYS
 from mimdsim.graph.dense import DENSE
@@ -41,6 +41,7 @@ from mimdsim.graph.records import (
     Value,
 )
 from mimdsim.graph.recurrence_and_bias import WIRING
+from mimdsim.graph.sample_norm import SAMPLE_NORM
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
 from mimdsim.graph.weight_functions import WEIGHT_FUNCTIONS

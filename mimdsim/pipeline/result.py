@@ -24,7 +24,8 @@ from mimdsim.pipeline.warnings import machine_warnings
 from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advice, what_if
 from mimdsim.profile import Change, Inference, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
-from mimdsim.profile.queries import RunQueries, longest_superstep
+from mimdsim.profile.operations import longest_superstep
+from mimdsim.profile.queries import RunQueries
 from mimdsim.report.plots import Plotted
 from mimdsim.search import Case
 from mimdsim.timing import Explanation, explain

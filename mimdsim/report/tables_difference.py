@@ -9,7 +9,7 @@ from operator import attrgetter
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, TiledProfile
-from mimdsim.profile.queries import Cycles, cycles_by_operation, has_parts
+from mimdsim.profile.operations import Cycles, cycles_by_operation, has_parts
 from mimdsim.report.formatting import changed_fields, significant, thousands
 from mimdsim.report.tables import Cell, Table, Value, shown, table
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mimdsim.base.phases import in_order
 from mimdsim.base.units import counted
 from mimdsim.profile import Activity, MemoryProfile, Span, TiledProfile, Training
-from mimdsim.profile.queries import Cycles, cycles_by_operation
+from mimdsim.profile.operations import Cycles, cycles_by_operation
 from mimdsim.report.formatting import significant, thousands, unit_of
 from mimdsim.report.machine_comparison import PARTS, seconds_by_part
 from mimdsim.report.tables import Table, Value, aligned_ms, percent, shown, size, table, three_digits, time_cell

@@ -16,7 +16,7 @@ from mimdsim.costs.fabric import Row, fabric_of
 from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.profile import Span, SpanPart
-from mimdsim.profile.queries import find_supersteps
+from mimdsim.profile.operations import find_supersteps
 from mimdsim.program import Program, RecordedActivity, Superstep, TileFormula
 from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans

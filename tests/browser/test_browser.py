@@ -23,7 +23,7 @@ from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.report import write_report
 from mimdsim.report.formatting import share
 from mimdsim.report.headline import waiting_cycles
-from mimdsim.report.page import index_page
+from mimdsim.report.index_page import index_page
 from mimdsim.report.trace import critical_path
 from mimdsim.workload import filled_activity, load_workload
 

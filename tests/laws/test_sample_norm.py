@@ -16,8 +16,9 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking.program import check_values
 from mimdsim.execution import WholeTensors
 from mimdsim.graph import SpikingNetwork, inference_network, training_graph
-from mimdsim.graph.batch_norm import BatchNorm, SampleNorm
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.operations import OPERATIONS
+from mimdsim.graph.sample_norm import SampleNorm
 from mimdsim.workload import MappingOptions, load_workload, network_of
 from mimdsim.workload.interchange.layers import network_of_layers
 

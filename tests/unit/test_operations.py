@@ -12,7 +12,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.profile import RunProfile, TiledProfile
-from mimdsim.profile.queries import MERGED, cycles_by_operation, find_supersteps
+from mimdsim.profile.operations import MERGED, cycles_by_operation, find_supersteps
 from mimdsim.report.console import difference_record
 from mimdsim.report.tables_difference import difference_tables
 from mimdsim.workload import filled_activity, load_workload

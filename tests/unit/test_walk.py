@@ -18,7 +18,7 @@ from small_detail import made
 from mimdsim.base.errors import MimdsimError
 from mimdsim.profile import RunProfile, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
-from mimdsim.profile.queries import cycles_by_operation
+from mimdsim.profile.operations import cycles_by_operation
 from mimdsim.profile.records import SCHEMA_VERSION, Change
 from mimdsim.report import difference_lines, write_report
 from mimdsim.report import explorer_data as walking
@@ -34,8 +34,9 @@ from mimdsim.report.explorer_data import (
     walk_of,
 )
 from mimdsim.report.figures_tiles import draw_memory_by_tile
+from mimdsim.report.index_page import index_page
 from mimdsim.report.machine_comparison import by_operation
-from mimdsim.report.page import DRAWN_BY_SCRIPTS, FIGURES, HERE, SCRIPTS, index_page
+from mimdsim.report.page import DRAWN_BY_SCRIPTS, FIGURES, HERE, SCRIPTS
 from mimdsim.report.sections import sections
 from mimdsim.report.tables_difference import difference_tables
 from mimdsim.report.tables_run import balance_table, layers_table
