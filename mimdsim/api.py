@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replace_files
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError
-from mimdsim.base.files import KERNEL, RUN, refuse_other, replace_files
 from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.search_path import Named, several
 from mimdsim.base.units import counted, parse_numbers

@@ -49,7 +49,7 @@ def list_command(machine: str | None, as_json: bool) -> None:
 def _say_machine(name: str, as_json: bool) -> None:
     from mimdsim.base.files import dump_json
     from mimdsim.machine import load_machine
-    from mimdsim.machine.unread import machine_record, machine_table
+    from mimdsim.machine.numbers import machine_record, machine_table
 
     machine = load_machine(name)
     if as_json:

@@ -54,7 +54,8 @@ def report_command(
         return _show(_write_index(index, shown), opened)
     if profile is None:
         raise click.UsageError("Missing argument 'PROFILE'.")
-    from mimdsim.base.files import KERNEL, RUN, folders_to_write, read_whole, refuse_other, replace_files
+    from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replace_files
+    from mimdsim.base.files import folders_to_write, read_whole
     from mimdsim.profile import load_profile
     from mimdsim.profile.detail import load_beside
     from mimdsim.report import headline_record, report_files, short_lines, summary_lines, write_report

@@ -33,7 +33,7 @@ class Lowering(Layout):
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
     operations: tuple[Operation, ...] = ()  # being lowered
-    stash: Any = None  # what of the forward scan is made anew (`sparse.time.Stash`), None: nothing
+    stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
     scan_body: Graph | None = None  # being lowered
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps

@@ -14,6 +14,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import derived
+from mimdsim.compiler import learned_constants as lower_constants
 from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
 from mimdsim.compiler.context import Lowering, Rules
@@ -23,9 +24,11 @@ from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.layout import MOMENTS, WORD_BYTES
 from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.compiler.sparse import neurons as lower_neurons
+from mimdsim.compiler.sparse import recurrence_and_bias as lower_wiring
 from mimdsim.compiler.sparse import selection as lower_selection
 from mimdsim.compiler.sparse import spikes as lower_spikes
 from mimdsim.compiler.sparse import time as lower_time
+from mimdsim.compiler.sparse.stash import stash_of
 from mimdsim.compiler.time_slices import count_where_read
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed, spikes_of
@@ -37,6 +40,8 @@ RULES: Rules = {
     **lower_neurons.RULES,
     **lower_selection.RULES,
     **lower_spikes.RULES,
+    **lower_wiring.RULES,
+    **lower_constants.RULES,
     **derived.RULES,
     **lower_losses.RULES,
     **lower_training.RULES,
@@ -44,6 +49,7 @@ RULES: Rules = {
 ARRAY_RULES: Rules = {  # of dense spikes
     **lower_losses.OF_READINGS,
     **lower_training.RULES,
+    **lower_constants.OF_BOTH,
     **derived.RULES,
     **lower_arrays.RULES,
     **lower_neurons.ARRAY_RULES,
@@ -70,7 +76,7 @@ def lower(
         rules=ARRAY_RULES if dense else RULES,
         lower_body=_lower_body,
     )
-    low.stash = lower_time.stash_of(graph, network, options.stash, options.spike_exchange)
+    low.stash = stash_of(graph, network, options.stash, options.spike_exchange)
     low.values = graph.values
     _declare_inputs(low)
     for ops in fuse(graph, low.rules):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, get_args
@@ -13,6 +13,7 @@ from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.schema import toml_value
 from mimdsim.base.units import show_bytes
+from mimdsim.compiler.passes.behind_tiles import variables_behind
 from mimdsim.compiler.passes.liveness import Memory, memory_of
 from mimdsim.costs.memory_behind_tiles import refuse_behind_tiles, transfers_of, whole_transfer_cycles
 from mimdsim.graph import Layer, Sgd, SpikingNetwork
@@ -22,34 +23,6 @@ from mimdsim.machine import MimdMachine
 from mimdsim.profile import Liveness, MemoryProfile
 from mimdsim.program import Program
 from mimdsim.workload.description.mapping import Behind, MappingOptions
-
-OF_CATEGORY = {"optimiser": "optimiser", "weights": "weights"}
-STASHED = ("neuron states", "spike ids")  # categories of what is kept for the backward pass
-
-
-def variables_behind(program: Program, kinds: Collection[str]) -> tuple[str, ...]:
-    """Names of the variables of some kinds, in the order of the program. "stash": sequences, an entry for each
-    timestep, of spikes and states."""
-    categories = {OF_CATEGORY[kind] for kind in kinds if kind != "stash"}
-    sequences = _sequences(program) if "stash" in kinds else frozenset()
-    return tuple(
-        name
-        for name, variable in program.variables.items()
-        if variable.category in categories or (name in sequences and variable.category in STASHED)
-    )
-
-
-def _sequences(program: Program) -> frozenset[str]:
-    """Variables of which a superstep takes the entry of a timestep."""
-    found = set()
-    for superstep, _, _ in program.supersteps():
-        for copy in superstep.copies:
-            found |= {copy.source} if copy.source_shift is not None else set()
-            found |= {copy.target} if copy.target_shift is not None else set()
-        for table in superstep.tables:
-            found |= {table.operands[field.name] for field in table.codelet.fields if field.shift is not None}
-    return frozenset(found)
-
 
 # peak bytes of the fullest tile when a changed network is compiled with changed options
 PeakOf = Callable[[SpikingNetwork, MappingOptions], int]

@@ -19,12 +19,10 @@ from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import (
     Checkpoints,
     Evaluation,
-    Executor,
     InitialActivity,
     RateSchedule,
     TrainingLog,
     TrainingPlan,
-    WholeTensors,
     activity_profiles,
     engine_refusals,
     initial_weights,
@@ -32,12 +30,10 @@ from mimdsim.execution import (
     train,
     without_smallest,
 )
-from mimdsim.execution.trainer import evaluate
-from mimdsim.execution.whole_tensors import refusals
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.graph.batch_norm import folded
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
-from mimdsim.pipeline.firing import absent_classes, event_findings, firing_findings, label_warning, learning_findings
+from mimdsim.pipeline.firing import firing_findings, label_warning, learning_findings
 from mimdsim.pipeline.identity import (
     changed_inputs_warning,
     config_digest,
@@ -47,8 +43,10 @@ from mimdsim.pipeline.identity import (
     named_files,
 )
 from mimdsim.pipeline.inference import compile_inference, run_inference
+from mimdsim.pipeline.inputs import absent_classes, event_findings
 from mimdsim.pipeline.result import Run, recorded_changes, training_profile
 from mimdsim.pipeline.retiming import retime, time_on_gpus
+from mimdsim.pipeline.unlimited_lists import accuracy_of_all_spikes
 from mimdsim.pipeline.warnings import (
     engine_note,
     fewer_slots,
@@ -343,75 +341,3 @@ def recorded_spikes(
     workload = _with_few_training_steps(workload, training_steps)
     compiled = compile_workload(workload, machine, must_fit=False)
     return train_workload(workload, compiled, open_data(workload, progress), progress).activity
-
-
-def unlimited(network: SpikingNetwork) -> SpikingNetwork:
-    """The network with lists that hold every neuron; none is listed for its gradient alone."""
-    layers = tuple(
-        replace(
-            layer,
-            selection=replace(
-                layer.selection,
-                capacity=layer.neurons,
-                second_threshold=layer.selection.threshold,
-                truncation="lowest",
-            ),
-        )
-        for layer in network.layers
-    )
-    return replace(network, layers=layers, input_capacity=network.inputs, threshold_schedule=None)
-
-
-def accuracy_of_all_spikes(
-    workload: Workload,
-    network: SpikingNetwork,
-    machine: MimdMachine,
-    data: tuple[SpikeDataset, SpikeDataset],
-    log: TrainingLog,
-) -> float | None:
-    """Share of the test samples that the trained weights have right in float32 with lists that hold every spike, of the
-    layers and of the input; None where no list can drop one and nothing is rounded, or no test sample was evaluated."""
-    limited = any(layer.spiking and layer.capacity < layer.neurons for layer in network.layers)
-    surplus = data[1].surplus_events > 0
-    if network.spikes == "dense" or not log.test_samples:
-        return None
-    if not limited and not surplus and workload.mapping.value_bytes == 4:
-        return None
-    test = _with_all_events(workload, network, data[1]) if surplus else data[1]
-    if test is None:
-        return None
-    whole = unlimited(network)
-    runner: Executor | WholeTensors
-    if refusals(whole):
-        options = workload.mapping.model_copy(update={"value_bytes": 4, "moment_bytes": 4})
-        runner = Executor(compile_graph(training_graph(whole), whole, machine, options, must_fit=False).program)
-    else:
-        runner = WholeTensors(whole)
-    runner.write(log.weights)
-    return evaluate(runner, whole, _Widened(test, network.inputs))
-
-
-def _with_all_events(workload: Workload, network: SpikingNetwork, test: SpikeDataset) -> SpikeDataset | None:
-    """The same test samples with every input event; None where they are too large to be held."""
-    wide = workload.data.model_copy(update={"input_capacity": network.inputs})
-    try:
-        found = open_dataset(wide, workload.seed, lambda *_: None)[1]
-    except DescriptionError:
-        return None
-    return found if np.array_equal(found.labels, test.labels) else None
-
-
-class _Widened:
-    """Samples whose lists are padded to hold every input."""
-
-    def __init__(self, data: SpikeDataset, inputs: int):
-        self._data, self._inputs = data, inputs
-
-    @property
-    def labels(self) -> np.ndarray:
-        return self._data.labels
-
-    def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As of the samples, ids [timesteps, batch, inputs]."""
-        ids, counts, labels = self._data.batch(indices)
-        return np.pad(ids, ((0, 0), (0, 0), (0, self._inputs - ids.shape[2]))), counts, labels

@@ -11,7 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mimdsim.base.files import replace_files, write_atomically
+from mimdsim.base.atomic_folder import replace_files
+from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import RunProfile
 from mimdsim.report.colours import layer_colours

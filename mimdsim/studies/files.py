@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.atomic_folder import STUDY, refuse_other, replace_files
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
-from mimdsim.base.files import STUDY, refuse_other, replace_files, write_atomically
+from mimdsim.base.files import write_atomically
 from mimdsim.base.units import counted
 from mimdsim.machine import MimdMachine
 from mimdsim.report.tables import csv_text

@@ -29,7 +29,7 @@ from mimdsim.studies.runner import StudyResult
 from mimdsim.studies.sensitivity import Sensitivities
 
 if TYPE_CHECKING:
-    from mimdsim.report.figures_effects import Judgement
+    from mimdsim.report.figures_front import Judgement
 
 
 MOST_DOUBTS, MOST_NOTES = 10, 40
@@ -162,7 +162,7 @@ def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> Section:
 
 
 def best_section(ranking: Ranking) -> Section:
-    from mimdsim.report.figures_effects import draw_front, draw_ranking
+    from mimdsim.report.figures_front import draw_front, draw_ranking
 
     listed = [replace(each, note=DRAWN.format(count=ranking.draws.count)) for each in tables(ranking)]
     if ranking.conditions:  # a figure of all points would rank workloads
@@ -184,7 +184,7 @@ DRAWN = (
 
 
 def _judgement(ranking: Ranking) -> Judgement:
-    from mimdsim.report.figures_effects import Judgement, Measure
+    from mimdsim.report.figures_front import Judgement, Measure
 
     measures = []
     for place, metric in enumerate(ranking.metrics):

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mimdsim.base.units import common_unit, show_bytes
-from mimdsim.report.figures_effects import Judgement, Measure, draw_effects, draw_front, draw_ranking, steps_of
+from mimdsim.report.figures_effects import draw_effects, steps_of
+from mimdsim.report.figures_front import Judgement, Measure, draw_front, draw_ranking
 from mimdsim.report.figures_sweep import MAX_LINES, draw_sweep, evenly
 from mimdsim.report.formatting import chance, field_value, field_values, quantity
 from mimdsim.report.page import StudyColumn, packed_columns
@@ -281,7 +282,7 @@ def test_a_front_that_knows_what_points_share() -> None:
 
 
 def test_ten_thousand_points_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.studies.pareto.CELLS", 50_000)
+    monkeypatch.setattr("mimdsim.studies.monte_carlo.CELLS", 50_000)
     rows = [row({"x": (1 + at % 97, 0.1)}, **area(size := 500 - at % 89, size / 2, 2 * size)) for at in range(3_000)]
     found = rank(studied(rows, metrics=("time", "area")), count=40)
     assert max(part.stop - part.start for part in found.draws.parts(3_000)) * 3_000 <= 50_000

@@ -12,7 +12,7 @@ from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.machine.mimd import TiledMemory
-from mimdsim.machine.unread import described_values
+from mimdsim.machine.numbers import described_values
 from mimdsim.pipeline import retime
 from mimdsim.profile.records import STATIC
 from mimdsim.program import RecordedActivity

@@ -17,8 +17,9 @@ import pytest
 from click.testing import CliRunner
 from commands import mimdsim
 
+from mimdsim.base.atomic_folder import DRAFT, LOCK, replace_files
 from mimdsim.base.errors import DescriptionError, MimdsimError
-from mimdsim.base.files import DRAFT, LOCK, replace_files, write_atomically
+from mimdsim.base.files import write_atomically
 from mimdsim.cli import main
 from mimdsim.machine import find_machine, load_machine
 from mimdsim.pipeline import Run, simulate
@@ -127,7 +128,7 @@ def test_two_that_write_never_leave_a_mixture(tmp_path: Path) -> None:
     """Two processes replace the files again and again; the last one's are there, and nothing of the other's."""
     script = (
         "import sys; from pathlib import Path; from mimdsim.base.files import write_atomically\n"
-        "from mimdsim.base.files import replace_files\n"
+        "from mimdsim.base.atomic_folder import replace_files\n"
         "for _ in range(40):\n"
         f"    with replace_files(Path(sys.argv[1]), {KNOWN}) as draft:\n"
         f"        for name in {KNOWN[:3]}: write_atomically(draft / name, sys.argv[2])"
@@ -141,7 +142,7 @@ def test_two_that_write_never_leave_a_mixture(tmp_path: Path) -> None:
 def test_a_killed_writer_blocks_nobody(tmp_path: Path) -> None:
     write_run(tmp_path, "one", KNOWN)
     script = (
-        "import sys, time; from pathlib import Path; from mimdsim.base.files import replace_files\n"
+        "import sys, time; from pathlib import Path; from mimdsim.base.atomic_folder import replace_files\n"
         f"with replace_files(Path(sys.argv[1]), {KNOWN}) as draft:\n"
         "    (draft / 'profile.json').write_text('half')\n    print('there', flush=True)\n    time.sleep(600)"
     )
@@ -157,7 +158,7 @@ def test_a_killed_writer_blocks_nobody(tmp_path: Path) -> None:
 
 
 def test_who_waits_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.base.files.LONGEST_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("mimdsim.base.atomic_folder.LONGEST_WAIT_SECONDS", 0.1)
     with (
         replace_files(tmp_path, KNOWN),
         pytest.raises(MimdsimError, match="another mimdsim has been writing there"),

@@ -16,7 +16,7 @@ from small_detail import made, with_links
 from mimdsim.base.errors import MappingError
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.queries import SavedRun
-from mimdsim.report.figures_tiles import draw_links
+from mimdsim.report.figures_links import draw_links
 from mimdsim.report.style import picture
 
 

@@ -20,8 +20,8 @@ from pydantic import BaseModel
 
 import mimdsim
 from mimdsim.base import identity
+from mimdsim.base.atomic_folder import HELD, refuse_other
 from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
-from mimdsim.base.files import HELD, refuse_other
 from mimdsim.base.identity import LEFT_OUT, changed_files, code_digest, file_digest, files_below, meaning
 from mimdsim.base.search_path import NAMES_FILES
 from mimdsim.execution import checkpoint as checkpoints

@@ -9,7 +9,7 @@ import pytest
 
 import mimdsim
 from mimdsim.base.schema import Section
-from mimdsim.machine.unread import described_values
+from mimdsim.machine.numbers import described_values
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))

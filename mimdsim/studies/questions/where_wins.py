@@ -11,15 +11,8 @@ from mimdsim.base.units import counted
 from mimdsim.report.formatting import chance, field_value
 from mimdsim.report.tables import Table, table
 from mimdsim.studies.pareto import Ranking
-from mimdsim.studies.questions.kind import (
-    Contest,
-    QuestionKind,
-    better_word,
-    contests,
-    lacks_sides,
-    level_interval,
-    threshold_text,
-)
+from mimdsim.studies.questions.contest import Contest, contests, lacks_sides
+from mimdsim.studies.questions.kind import QuestionKind, better_word, level_interval, threshold_text
 from mimdsim.studies.results import is_number
 
 MOST_ROWS = 5  # points of a side

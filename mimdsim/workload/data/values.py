@@ -80,14 +80,9 @@ def write_values(parts: list[Numbers]) -> bytes:
     }
     if len(parts) > 1:
         arrays["split"] = np.repeat([0, 1], [len(part.labels) for part in parts])
-    return packed(arrays)
-
-
-def packed(arrays: dict[str, Any]) -> bytes:
-    """An NPZ file of these."""
-    file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **arrays)
-    return file.getvalue()
+    packed = io.BytesIO()
+    np.savez_compressed(packed, allow_pickle=False, **arrays)
+    return packed.getvalue()
 
 
 def _check_shapes(path: Path, members: dict[str, Member], data: Data) -> None:

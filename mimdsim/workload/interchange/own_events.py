@@ -1,13 +1,11 @@
 """Samples that somebody has in memory, as an event file and a workload of it: recordings with labels, as tonic's data
-sets and lists of structured arrays have them, arrays of spikes, batches of a PyTorch DataLoader, and CSV of events. Or
-samples of real numbers, as a file of values and a workload of it."""
+sets and lists of structured arrays have them, arrays of spikes, batches of a PyTorch DataLoader, and CSV of events."""
 
 from __future__ import annotations
 
 import csv
 import io
 import itertools
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,8 +18,6 @@ import numpy.typing as npt
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
 from mimdsim.base.files import folder_to_make, read_bounded_text, write_atomically
 from mimdsim.base.schema import toml_text
-from mimdsim.workload.data.values import Numbers, packed, write_values
-from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.description.workload import Workload, load_workload
 
 Ints = npt.NDArray[np.int64]
@@ -34,6 +30,7 @@ NAMES = {  # of columns, as data sets and programs call them
 }
 MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}  # of a unit of time
 DENSE_BIN_SECONDS = 1e-3  # of a timestep of arrays, which have no clock
+FILE, DESCRIPTION = "events.npz", "events.toml"
 MOST_CSV_BYTES = 1 << 30
 DEFAULT_HIDDEN = 256
 
@@ -97,96 +94,26 @@ def from_events(
     last = max(int(each.columns["t_microseconds"].max(initial=0)) for each in subsets[0])
     timesteps = timesteps or max(1, int(last // (bin_seconds * 1e6)) + 1)
     classes = classes or max(each.label for each in every) + 1
-    data: dict[str, Any] = {"source": "events", "path": "events.npz", "classes": classes, "timesteps": timesteps}
+    data: dict[str, Any] = {"source": "events", "path": FILE, "classes": classes, "timesteps": timesteps}
     data |= {"sensor": list(sensor)} if sensor is not None else {"inputs": inputs}
     data |= {"bin_seconds": bin_seconds, "input_capacity": _capacity(every, bin_seconds)}
+    folder = folder_to_make(out, "from-events")
+    write_atomically(folder / FILE, _event_file(subsets))
     widths = sensor[0] * sensor[1] * sensor[2] if sensor is not None else inputs
     table = {
         "title": f"{len(every):,} recordings of one's own: {widths}-{DEFAULT_HIDDEN}-{classes}",
         "seed": 1,
         "data": data,
         "network": {"hidden": [DEFAULT_HIDDEN], "activity": 0.1, "output_capacity": classes, "reset_gradient": "mask"},
+        "training": {"batch": min(48, len(subsets[0])), "epochs": 10, "learning_rate": 0.001},
     }
-    return _workload("events", table, _event_file(subsets), len(subsets[0]), out, changes)
-
-
-def from_values(
-    train: Any,
-    test: Any = None,
-    *,
-    timesteps: int = 0,
-    classes: int = 0,
-    time_axis: int = 0,
-    out: str | Path | None = None,
-    changes: Mapping[str, Any] | None = None,
-) -> Workload:
-    """A workload whose input are your own real numbers, for `run`, `check`, `place`, `compare` and `from_torch`.
-
-    train, test: samples (values, label), in a list, a data set or anything else that yields them, or, where the label
-    is an array, batches of them (a PyTorch DataLoader); without test, a fifth of train is held out. timesteps: a sample
-    is the same in every one of so many, as an image is; without, it is a sequence. time_axis: the axis of such a
-    sequence that is time, counted without the axis of the batch; other axes are flattened. classes: number of classes
-    (default: up to the highest label). changes: keys of the made description. out: a folder for values.npz and
-    values.toml, which all commands and `from_torch(workload=...)` take (default: one for this process).
-
-    Raises DescriptionError, by sample, for what is not understood.
-
-        >>> samples = [([0.5, 1.0, 0.0], 0), ([0.0, 0.2, 0.9], 1)] * 8
-        >>> mimdsim.from_values(samples, timesteps=5).data.timesteps
-        5
-    """
-    parts = [_numbers([*_samples(part, bool(timesteps), time_axis)]) for part in (train, test) if part is not None]
-    every = np.concatenate([part.labels for part in parts])
-    classes, shape = classes or int(every.max()) + 1, parts[0].values.shape[1:]
-    if any(part.values.shape[1:] != shape for part in parts):
-        said = f"samples to test on have the shape {list(parts[1].values.shape[1:])}, others {list(shape)}"
-        raise _refused(said, "from_values")
-    data = {"source": "values", "path": "values.npz", "inputs": shape[-1]}
-    data |= {"classes": classes, "input_capacity": shape[-1]}
-    data |= {"encoding": STEADY if timesteps else "values", "timesteps": timesteps or shape[0]}
-    table = {
-        "title": f"{len(every):,} samples of one's own: {shape[-1]}-{DEFAULT_HIDDEN}-{classes}",
-        "seed": 1,
-        "data": data,
-        "network": {"hidden": [DEFAULT_HIDDEN], "spikes": "dense", "reset_gradient": "mask"},
-    }
-    return _workload("values", table, write_values(parts), len(parts[0].labels), out, changes)
-
-
-def _workload(
-    kind: str,
-    table: dict[str, Any],
-    content: bytes,
-    samples: int,
-    out: str | Path | None,
-    changes: Mapping[str, Any] | None,
-) -> Workload:
-    """Write the samples and the description of a workload of them. samples: how many there are to train on."""
-    folder = folder_to_make(out, f"from-{kind}")
-    write_atomically(folder / f"{kind}.npz", content)
-    table["training"] = {"batch": min(48, samples), "epochs": 10, "learning_rate": 0.001}
-    path = folder / f"{kind}.toml"
-    write_atomically(path, toml_text(table, comment=f"Made by mimdsim.from_{kind}; edit freely."))
+    path = folder / DESCRIPTION
+    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_events; edit freely."))
     return load_workload(path, dict(changes or {}))
 
 
-def _refused(problem: str, function: str = "from_events") -> DescriptionError:
-    return DescriptionError(function, [problem])
-
-
-def _pairs(samples: Any, what: str) -> Iterator[tuple[str, Any, npt.NDArray[Any]]]:
-    """Which sample it is, what it holds (`what`: events or values) and its label, or those of a batch."""
-    for number, item in enumerate(items_of(samples)):
-        where, function = f"sample {number}", f"from_{what}"
-        try:
-            given, label = item
-            labels = np.asarray(label)
-            given = np.asarray(given) if what == "values" else given
-        except (TypeError, ValueError):
-            raise _refused(f"{where} is {type(item).__name__}, not a pair of {what} and a label", function) from None
-        if labels.ndim > 1 or labels.dtype.kind not in "iub":
-            raise _refused(f"{where}: its label is {shortened(repr(label))}; whole numbers from 0 are needed", function)
-        yield where, given, labels
+def _refused(problem: str) -> DescriptionError:
+    return DescriptionError("from_events", [problem])
 
 
 @dataclass
@@ -203,7 +130,15 @@ class _Reading:
         if isinstance(samples, (str, os.PathLike)):
             yield from self._of_csv(Path(samples))
             return
-        for where, events, labels in _pairs(samples, "events"):
+        for number, item in enumerate(items_of(samples)):
+            where = f"sample {number}"
+            try:
+                events, label = item
+            except (TypeError, ValueError):
+                raise _refused(f"{where} is {type(item).__name__}, not a pair of events and a label") from None
+            labels = np.asarray(label)
+            if labels.ndim > 1 or labels.dtype.kind not in "iub":
+                raise _refused(f"{where}: its label is {shortened(repr(label))}; whole numbers from 0 are needed")
             if (columns := _columns(events)) is not None:
                 if labels.ndim:
                     raise _refused(f"{where}: columns of events have one label, here are {labels.size}")
@@ -377,31 +312,6 @@ def _event_file(subsets: list[list[Recording]]) -> bytes:
     arrays["offsets"] = np.cumsum([0, *(each["t_microseconds"].size for each in columns)])
     if len(subsets) > 1:
         arrays["split"] = np.repeat([0, 1], [len(subset) for subset in subsets])
-    return packed(arrays)
-
-
-def _samples(samples: Any, steady: bool, time_axis: int) -> Iterator[tuple[np.ndarray, int]]:
-    """(float32[inputs] or [timesteps, inputs], label) of every sample."""
-    for where, values, labels in _pairs(samples, "values"):
-        if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-            raise _refused(f"{where}: values are {shortened(str(values.dtype))}, or not all finite", "from_values")
-        batch = values if labels.ndim else values[None]
-        axes = batch.ndim
-        if len(batch) != labels.size or axes < (2 if steady else 3) or not -axes < time_axis < axes - 1:
-            shapes = f"values have the shape {list(values.shape)}, labels {list(labels.shape)}"
-            raise _refused(f"{where}: {shapes}", "from_values")
-        for one, of in zip(batch, labels.reshape(-1), strict=True):
-            if not steady:
-                one = np.moveaxis(one, time_axis, 0)
-            flat = one.reshape(-1) if steady else one.reshape(len(one), -1)
-            yield flat.astype(np.float32), label_of(int(of), where)
-
-
-def _numbers(samples: list[tuple[np.ndarray, int]]) -> Numbers:
-    if not samples:
-        raise _refused("there are no samples", "from_values")
-    shapes = {values.shape for values, _ in samples}
-    if len(shapes) > 1 or not math.prod(next(iter(shapes))):
-        several = ", ".join(map(str, map(list, sorted(shapes)[:3])))
-        raise _refused(f"samples have the shapes {several}; one is needed", "from_values")
-    return Numbers(np.stack([values for values, _ in samples]), np.array([label for _, label in samples]))
+    packed = io.BytesIO()
+    np.savez_compressed(packed, allow_pickle=False, **arrays)
+    return packed.getvalue()
