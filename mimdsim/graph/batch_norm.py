@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like, per_element, pulled_back_by, summed
+from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like, per_element, summed
 
 if TYPE_CHECKING:
     from mimdsim.graph.layer import Layer
