@@ -37,8 +37,7 @@ def compare_command(
     machine alone is compared with a100, a GPU alone with bow.
     """
     from mimdsim import api
-    from mimdsim.machine import GpuMachine
-    from mimdsim.pipeline.overrides import given_machine
+    from mimdsim.machine import GpuMachine, given_machine
 
     chosen = machines or ("bow", "a100", "h100")
     if len(chosen) == 1:

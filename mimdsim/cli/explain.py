@@ -57,7 +57,8 @@ def explain_command(
     from mimdsim.timing import explain
 
     with Bars() as bars:
-        if is_run(workload):
+        # whether this names the folder or the profile of a run that was made
+        if os.path.isfile(os.path.join(workload, PROFILE)) or os.path.basename(workload) == PROFILE:
             source, superstep = _saved_run(workload, machine, superstep, how["changes"])
         else:
             source = _timed(workload, machine, **how)
@@ -93,11 +94,6 @@ class Timed(NamedTuple):
         """What a saved run says of a superstep on its slowest tile; '' if it does not."""
         kept = () if self.detail is None else self.detail.explained
         return str(kept[number]) if number < len(kept) else ""
-
-
-def is_run(given: str) -> bool:
-    """Whether this names the folder or the profile of a run that was made."""
-    return os.path.isfile(os.path.join(given, PROFILE)) or os.path.basename(given) == PROFILE
 
 
 def _saved_run(given: str, first: str, second: str, changes: tuple[str, ...]) -> tuple[Timed, str]:

@@ -71,7 +71,9 @@ class Lowering(Layout):
         """
         self.inputs[name] = self.numbers(name, shape, category, layer, persistent=True)
         self.storage[name] = (name,)
-        if category != MOMENTS and name not in self.alone | self.before_timesteps:
+        # what is worked out before the timesteps alone reads some
+        before = {own.name for of in self.network.layers for each in of.derived for own in each.of}
+        if category != MOMENTS and name not in self.alone | before:
             self.storage[name] = (self.on_every_copy(name, shape, category, layer),)
 
     def on_every_copy(self, name: str, shape: tuple[int, int], category: str, layer: str) -> str:
@@ -93,11 +95,6 @@ class Lowering(Layout):
         (total,) = (name for name in add.inputs if name not in gradient.outputs)
         self.storage[add.outputs[0]] = self.storage[total]
         return self.storage[total][0]
-
-    @property
-    def before_timesteps(self) -> set[str]:
-        """Parameters that only what is worked out before the timesteps reads."""
-        return {own.name for layer in self.network.layers for each in layer.derived for own in each.of}
 
     # ---- supersteps
 
@@ -177,22 +174,17 @@ class Lowering(Layout):
         # what makes weights of a format counts that itself; what moves numbers of a byte on a tile costs what it costs
         # for others: no formula is known
         alone = other and (codelet.flops or moved.item_bytes == 1)
+        # what an optimiser keeps of a parameter is as large as that, unlike the count of training steps
+        kept = (held for name in operands.values() if len((held := self.variables[name]).shape) > 1)
         made = in_format(
             codelet,
             id_bytes=self.options.id_bytes,
             value_bytes=self.options.item_bytes,
             number_format=everywhere if other or not isinstance(codelet.cost, TileFormula) else moved.number_format,
             moved_bytes=self.options.item_bytes if alone else moved.item_bytes,
-            kept_bytes=max(
-                (self.variables[one].item_bytes for one in operands.values() if self._is_moment(one)), default=None
-            ),
+            kept_bytes=max((held.item_bytes for held in kept if held.category == MOMENTS), default=None),
         )
         return with_narrow(made, own) if own and codelet.flops else made
-
-    def _is_moment(self, name: str) -> bool:
-        """Whether an optimiser keeps it of a parameter: as large as that, unlike the count of training steps."""
-        held = self.variables[name]
-        return held.category == MOMENTS and len(held.shape) > 1
 
     def program(self, **about: Any) -> Program:
         layer_of_tile = [""] * self.tiles
@@ -212,6 +204,11 @@ def _recorded_extents(codelet: Codelet, follows: Recorded) -> dict[str, Recorded
             which = {"which": getattr(follows, "which", each.which[0])} if each.which else {}
             found[name] = each.kind(layer=follows.layer, shift=follows.shift, **which)
     return found
+
+
+def lower_in_place(low: Lowering, op: Operation) -> None:
+    """The same value, which needs no other place."""
+    low.storage[op.outputs[0]] = low.storage[op.inputs[0]]
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

@@ -17,18 +17,14 @@ from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.program import Codelet, TileMapping
 
 
-def lower_delayed_weights(low: Lowering, op: Operation) -> None:
-    """delayed_weights: a matrix for every age."""
-    fields = [f"at{age}" for age in range(op.attributes.ages)]
-    codelet = delays.delayed_weights(op.attributes.ages, op.attributes.epsilon)
-    _make_weights(low, op, "delayed weights", codelet, fields, delays.GIVEN)
-
-
-def lower_delay_gradient(low: Lowering, op: Operation) -> None:
-    """delayed_weights_gradient: from the sums over the timesteps."""
-    names = (*delays.GIVEN, *(f"at{age}" for age in range(op.attributes.ages)))
-    codelet = delays.delayed_weights_gradient(op.attributes.ages, op.attributes.epsilon)
-    _make_gradients(low, op, "delay gradients", codelet, ("dw", "ddelay"), names)
+def lower_delays(low: Lowering, op: Operation) -> None:
+    """delayed_weights: a matrix for every age; and their gradients from the sums over the timesteps."""
+    about, ages = op.attributes, tuple(f"at{age}" for age in range(op.attributes.ages))
+    if op.kind == "delayed_weights":
+        _make_weights(low, op, "delayed weights", delays.delayed_weights(about.ages, about.epsilon), ages, delays.GIVEN)
+    else:
+        codelet = delays.delayed_weights_gradient(about.ages, about.epsilon)
+        _make_gradients(low, op, "delay gradients", codelet, ("dw", "ddelay"), (*delays.GIVEN, *ages))
 
 
 def lower_weight_function(low: Lowering, op: Operation) -> None:
@@ -37,7 +33,7 @@ def lower_weight_function(low: Lowering, op: Operation) -> None:
     codelet, scale = weight_functions.weight_function(about), {}
     if weight_functions.scaled(about):
         scale = {"largest": _largest(low, op)}
-    _make_weights(low, op, "functions of weights", codelet, ["acting"], ("w",), about.format, scale)
+    _make_weights(low, op, "functions of weights", codelet, ("acting",), ("w",), about.format, scale)
 
 
 def _largest(low: Lowering, op: Operation) -> str:
@@ -60,16 +56,13 @@ def lower_weight_gradient(low: Lowering, op: Operation) -> None:
     _make_gradients(low, op, "gradients of functions", codelet, ("dw",), ("gradient", "w"))
 
 
-def lower_bias_sum(low: Lowering, op: Operation) -> None:
-    """bias_sum: of the biases of a layer."""
-    names = biases.names(op.attributes)
-    _make_weights(low, op, "biases", biases.bias_sum(op.attributes), ["acting"], names)
-
-
-def lower_bias_gradient(low: Lowering, op: Operation) -> None:
-    """bias_sum_gradient: the same for every bias."""
-    names = biases.names(op.attributes)
-    _make_gradients(low, op, "gradients of biases", biases.bias_sum_gradient(op.attributes), names, ("gradient",))
+def lower_biases(low: Lowering, op: Operation) -> None:
+    """bias_sum: of the biases of a layer; and its gradient, the same for every bias."""
+    about, names = op.attributes, biases.names(op.attributes)
+    if op.kind == "bias_sum":
+        _make_weights(low, op, "biases", biases.bias_sum(about), ("acting",), names)
+    else:
+        _make_gradients(low, op, "gradients of biases", biases.bias_sum_gradient(about), names, ("gradient",))
 
 
 def _make_weights(
@@ -77,7 +70,7 @@ def _make_weights(
     op: Operation,
     stage: str,
     codelet: Codelet,
-    fields: list[str],
+    fields: tuple[str, ...],
     given: tuple[str, ...],
     number_format: str = "",
     more: Mapping[str, str] = MappingProxyType({}),
@@ -122,10 +115,10 @@ def _like_weights(low: Lowering, name: str, layer: str, category: str, number_fo
 
 
 RULES: Rules = {
-    ("delayed_weights",): lower_delayed_weights,
-    ("delayed_weights_gradient",): lower_delay_gradient,
-    ("bias_sum",): lower_bias_sum,
-    ("bias_sum_gradient",): lower_bias_gradient,
+    ("delayed_weights",): lower_delays,
+    ("delayed_weights_gradient",): lower_delays,
+    ("bias_sum",): lower_biases,
+    ("bias_sum_gradient",): lower_biases,
     ("weight_function",): lower_weight_function,
     ("weight_function_gradient",): lower_weight_gradient,
 }

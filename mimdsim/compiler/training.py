@@ -10,7 +10,7 @@ from mimdsim.compiler.layout import entries_on
 from mimdsim.graph import Operation
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics.optimisers import FORMS, LEARNING_RATE, Optimiser
-from mimdsim.program import Codelet, TileMapping
+from mimdsim.program import TileMapping
 
 
 def lower_update(low: Lowering, op: Operation) -> None:
@@ -72,21 +72,13 @@ def lower_clip_factor(low: Lowering, op: Operation) -> None:
     )
 
 
-def lower_scale(low: Lowering, op: Operation) -> None:
-    """scale: gradients in place, with one factor that goes to all tiles."""
-    factor = low.storage[op.inputs[1]][0]
-    _change(low, op, "clip gradients", codelets.SCALE_ALL, {"factor": factor})
-
-
-def lower_prune(low: Lowering, op: Operation) -> None:
-    """prune_gradient: in place, with the weights that lie there."""
-    weights = low.storage[op.inputs[1]][0]
-    _change(low, op, "prune gradients", codelets.PRUNE_GRADIENT, {"w": low.kept.get(weights, weights)})
-
-
-def _change(low: Lowering, op: Operation, stage: str, codelet: Codelet, by: dict[str, str]) -> None:
-    """A gradient in place."""
-    gradient = low.storage[op.inputs[0]][0]
+def lower_change(low: Lowering, op: Operation) -> None:
+    """scale and prune_gradient: gradients in place, with one factor that goes to all tiles, or with the weights that
+    lie there."""
+    gradient, other = (low.storage[name][0] for name in op.inputs)
+    stage, codelet, by = "clip gradients", codelets.SCALE_ALL, {"factor": other}
+    if op.kind == "prune_gradient":
+        stage, codelet, by = "prune gradients", codelets.PRUNE_GRADIENT, {"w": low.kept.get(other, other)}
     low.storage[op.outputs[0]] = (gradient,)
     low.outputs.pop(op.inputs[0], None)  # overwritten
     low.outputs[op.outputs[0]] = gradient
@@ -97,7 +89,7 @@ def _change(low: Lowering, op: Operation, stage: str, codelet: Codelet, by: dict
 RULES: Rules = {
     ("sum_squares",): lower_sum_squares,
     ("clip_factor",): lower_clip_factor,
-    ("scale",): lower_scale,
-    ("prune_gradient",): lower_prune,
+    ("scale",): lower_change,
+    ("prune_gradient",): lower_change,
     **{(kind,): lower_update for kind in FORMS},
 }

@@ -643,9 +643,6 @@ def tensors_in(given: Any) -> Iterator[torch.Tensor]:
     """All tensors in nested tuples, lists and dicts, in order."""
     if isinstance(given, torch.Tensor):
         yield given
-    elif isinstance(given, dict):
-        for value in given.values():
-            yield from tensors_in(value)
-    elif isinstance(given, (list, tuple)):
-        for value in given:
+    elif isinstance(given, (dict, list, tuple)):
+        for value in given.values() if isinstance(given, dict) else given:
             yield from tensors_in(value)

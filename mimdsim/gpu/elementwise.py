@@ -130,7 +130,11 @@ def persistent_seconds(
     """All timesteps of one direction. Raises MappingError when the weights do not fit on the chip."""
     width = ELEMENT_BYTES[precision]
     if direction == "backward_weights":
-        return _weight_gradient_seconds(gpu, layer, precision)
+        # one product whose reduction runs over all timesteps and samples, added to the gradient, and that of the bias
+        rows, wide = layer.timesteps * layer.batch, layer.gates * layer.neurons
+        product = gemm_seconds(gpu, wide, layer.neurons, rows, precision=precision, accumulate=True)
+        bias = reduction_seconds(gpu, rows * wide, wide, element_bytes=ELEMENT_BYTES[precision])
+        return product.seconds + bias.seconds
     needed, most = layer.weights * width, on_chip_bytes(gpu)
     if needed > most:
         raise MappingError(
@@ -236,11 +240,3 @@ def _added_weight_gradient_seconds(
     # one value a load, so that half precision is no faster
     bias = reduction_seconds(gpu, rows * wide, wide)
     return seconds + loop.biases * bias.seconds
-
-
-def _weight_gradient_seconds(gpu: GpuMachine, layer: RecurrentLayer, precision: Precision) -> float:
-    """One product whose reduction runs over all timesteps and samples, added to the gradient, and that of the bias."""
-    rows, wide = layer.timesteps * layer.batch, layer.gates * layer.neurons
-    product = gemm_seconds(gpu, wide, layer.neurons, rows, precision=precision, accumulate=True)
-    bias = reduction_seconds(gpu, rows * wide, wide, element_bytes=ELEMENT_BYTES[precision])
-    return product.seconds + bias.seconds

@@ -295,12 +295,9 @@ class _Body:
             times=timesteps // at_once,
             bytes_moved=moved * self.element_bytes * at_once,
             flops=self._flops(chunk) * at_once,
-            walks_timesteps=hoisted and self._walks(chunk),
+            walks_timesteps=hoisted  # one after the other in one launch for all
+            and (not self.strategy.scans or any(inner.name in self._walked for inner in chunk)),
         )
-
-    def _walks(self, chunk: Sequence[Operation]) -> bool:
-        """Whether one launch for all timesteps takes them one after the other."""
-        return not self.strategy.scans or any(inner.name in self._walked for inner in chunk)
 
     @cached_property
     def _walked(self) -> set[str]:

@@ -78,22 +78,15 @@ def averaging(norm: BatchNorm, role: str, values: int) -> Averaging:
     return Averaging(kept=1 - norm.momentum, share=norm.momentum * factor)
 
 
-def scale_of(layer: Layer, weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """float64[1, columns]: what the running averages make of the gain; by parameter."""
-    assert layer.norm
-    named = {each.role: np.asarray(weights[each.name], np.float64) for each in layer.parameters}
-    scale: np.ndarray = named["gain"] / np.sqrt(named["variance"] + layer.norm.epsilon)
-    return scale
-
-
 def folded(layers: tuple[Layer, ...], weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The parameters of the same layers without batch norm: weights and biases with the running averages in them."""
     made = dict(weights)
     for layer in layers:
         if layer.norm is None or not layer.norm.averages or layer.norm.rows > 1:
             continue
-        scale = scale_of(layer, weights).reshape(1, -1)
         named = {each.role: each.name for each in layer.parameters}
+        gain, variance = (np.asarray(weights[named[role]], np.float64).reshape(1, -1) for role in ("gain", "variance"))
+        scale = gain / np.sqrt(variance + layer.norm.epsilon)
         kind = weights[named["bias"]].dtype
         for each in layer.parameters:
             if each.role == "weights":
@@ -185,7 +178,7 @@ BATCH_NORM = (
     OpDef(
         name="batch_norm",
         shapes=lambda values, _: (
-            ("", Value(name="", shape=values[0].shape)),
+            ("", _row(values[0])),
             ("mean", _row(values[1])),
             ("variance", _row(values[1])),
         ),

@@ -29,16 +29,6 @@ from mimdsim.graph.neuron_parts import Parameter, positive, potential
 Terms = Mapping[str, Term]
 
 
-def _rnn(cell: Equations) -> Terms:
-    (current,) = cell.gates()
-    return {OUTPUT: tanh(current)}
-
-
-def _rnn_relu(cell: Equations) -> Terms:
-    (current,) = cell.gates()
-    return {OUTPUT: relu(current)}
-
-
 def _gru(cell: Equations) -> Terms:
     r_in, z_in, n_in = cell.from_inputs()
     r_own, z_own, n_own = cell.from_itself()
@@ -97,7 +87,7 @@ CELLS = (
         name="rnn",
         gates=1,
         recurrent=True,
-        equations=_rnn,
+        equations=lambda cell: {OUTPUT: tanh(*cell.gates())},
         equation="h = tanh(W I + b + R h + b')",
         source="PyTorch RNN, RNNCell with nonlinearity 'tanh' (Elman 1990)",
     ),
@@ -105,7 +95,7 @@ CELLS = (
         name="rnn_relu",
         gates=1,
         recurrent=True,
-        equations=_rnn_relu,
+        equations=lambda cell: {OUTPUT: relu(*cell.gates())},
         equation="h = max(W I + b + R h + b', 0)",
         source="PyTorch RNN, RNNCell with nonlinearity 'relu' (Le, Jaitly & Hinton 2015)",
     ),

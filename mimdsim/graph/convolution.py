@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.records import Backward, OpDef, Operation, elements, no_flops, per_element, shaped
+from mimdsim.graph.records import Backward, OpDef, Operation, elements, no_flops, per_element, pulled_back_by, shaped
 
 POOLS = ("max", "average", "sum")
 NOWHERE = -1  # in a table of pixels: in the padding
@@ -201,11 +201,6 @@ def in_positions(patches: Patches, values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, planes.positions, planes.channels)
 
 
-def _as_they_lie(patches: Patches, values: np.ndarray) -> np.ndarray:
-    ordered = values.transpose(0, 2, 1) if patches.by_channel else values
-    return np.ascontiguousarray(ordered).reshape(-1, patches.shape[1])
-
-
 def _covered(patches: Patches, values: np.ndarray, padding: float) -> np.ndarray:
     """[samples, places, taps, channels]: what the window covers."""
     found = in_positions(patches, values)
@@ -220,7 +215,8 @@ def _spread(patches: Patches, covered: np.ndarray) -> np.ndarray:
     total = np.zeros((len(covered), planes.positions, planes.channels), covered.dtype)
     for tap, at in enumerate(pixels.T):  # no pixel is twice at the same tap
         total[:, at[at != NOWHERE]] += covered[:, at != NOWHERE, tap]
-    return _as_they_lie(patches, total)
+    ordered = total.transpose(0, 2, 1) if patches.by_channel else total
+    return np.ascontiguousarray(ordered).reshape(-1, patches.shape[1])
 
 
 def _unfold(patches: Patches, values: np.ndarray) -> tuple[np.ndarray]:
@@ -269,10 +265,6 @@ def _pool_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None
     return (build.one("pool_gradient", inputs, f"{op.layer}.d_pool", layer=op.layer, attributes=pooling),)
 
 
-def _unfold_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    return (build.one("fold", (gradient,), f"{op.layer}.d_planes", layer=op.layer, attributes=op.attributes),)
-
-
 def samples_in(patches: Patches, rows: int) -> int:
     """Of a value of the planes with so many rows."""
     return rows // patches.shape[0]
@@ -294,7 +286,7 @@ CONVOLUTION = (
             )
         ),
         evaluate=_unfold,
-        vjp=_unfold_vjp,
+        vjp=pulled_back_by("fold", "{layer}.d_planes"),
         flops=no_flops,
         recomputed=True,
     ),

@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.records import Backward, OpDef, Operation, Outputs, Value, like, no_flops, per_element, shaped
+from mimdsim.graph.records import (
+    Backward,
+    OpDef,
+    Operation,
+    Outputs,
+    Value,
+    like,
+    no_flops,
+    per_element,
+    pulled_back_by,
+    shaped,
+)
 
 Array = np.ndarray
 
@@ -66,11 +77,6 @@ def scaled(build: Backward, op: Operation, gradient: str, factor: float, name: s
     return build.one("affine", (gradient,), name, layer=op.layer, attributes=Line(scale=factor))
 
 
-def _function_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    inputs = (gradient, build.saved(op.outputs[0]))
-    return (build.one("function_gradient", inputs, f"d.{op.inputs[0]}", layer=op.layer, attributes=op.attributes),)
-
-
 def _times_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
     one, other = op.inputs
     made = (
@@ -82,15 +88,6 @@ def _times_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | Non
 
 def _subtract_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
     return gradient, scaled(build, op, gradient, -1.0, f"d.{op.inputs[1]}")
-
-
-def _affine_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    return (scaled(build, op, gradient, op.attributes.scale, f"d.{op.inputs[0]}"),)
-
-
-def _rescale_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    factor = op.attributes
-    return (scaled(build, op, gradient, factor, f"d.{op.inputs[0]}") if factor else None,)
 
 
 def _parts(values: tuple[Value, ...], parts: int) -> Outputs:
@@ -109,14 +106,6 @@ def _split_vjp(build: Backward, op: Operation, *gradients: str | None) -> tuple[
     return (build.one("join_columns", every, f"d.{op.inputs[0]}", layer=op.layer),)
 
 
-def _repeat_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    return (build.one("bias_gradient", (gradient,), f"d.{op.inputs[0]}", layer=op.layer),)
-
-
-def _flops(values: tuple[Value, ...], function: str) -> int:
-    return per_element(FUNCTIONS[function].flops)(values, None)
-
-
 def _function_gradient(function: str, gradient: Array, y: Array) -> tuple[Any]:
     return (gradient * FUNCTIONS[function].derivative(y),)
 
@@ -126,8 +115,8 @@ ELEMENTWISE = (
         name="function",  # attributes: a name of FUNCTIONS
         shapes=like(0),
         evaluate=lambda function, x: (FUNCTIONS[function].value(x),),
-        vjp=_function_vjp,
-        flops=_flops,
+        vjp=pulled_back_by("function_gradient", "d.{input}", -1),
+        flops=lambda values, function: per_element(FUNCTIONS[function].flops)(values, None),
     ),
     OpDef(name="function_gradient", shapes=like(0), evaluate=_function_gradient, flops=per_element(3)),
     OpDef(name="times", shapes=like(0), evaluate=lambda _, a, b: (a * b,), vjp=_times_vjp, flops=per_element(1)),
@@ -136,20 +125,25 @@ ELEMENTWISE = (
         name="affine",  # attributes: a Line
         shapes=like(0),
         evaluate=_along,
-        vjp=_affine_vjp,
+        vjp=lambda build, op, gradient: (scaled(build, op, gradient, op.attributes.scale, f"d.{op.inputs[0]}"),),
         flops=lambda values, line: per_element((line.scale != 1) + (line.shift != 0))(values, line),
     ),
     OpDef(
         name="rescale_gradient",  # the same value; attributes: what its gradient is multiplied by, 0: none goes back
         shapes=like(0),
         evaluate=lambda _, x: (x.copy(),),
-        vjp=_rescale_vjp,
+        vjp=lambda build, op, gradient: (
+            scaled(build, op, gradient, op.attributes, f"d.{op.inputs[0]}") if op.attributes else None,
+        ),
         flops=no_flops,
         recomputed=True,
     ),
     OpDef(
         name="split_columns",  # attributes: into how many equal parts
-        shapes=_parts,
+        shapes=lambda values, parts: tuple(
+            (str(part), Value(name="", shape=(values[0].shape[0], values[0].shape[1] // parts)))
+            for part in range(parts)
+        ),
         evaluate=lambda parts, x: tuple(np.split(x, parts, axis=1)),
         vjp=_split_vjp,
         flops=no_flops,
@@ -164,7 +158,7 @@ ELEMENTWISE = (
         name="repeat_row",  # one number per neuron for every sample; attributes: how many rows
         shapes=shaped(lambda values, rows: (rows, values[0].shape[1])),
         evaluate=lambda rows, row: (np.broadcast_to(row, (rows, row.shape[1])).copy(),),
-        vjp=_repeat_vjp,
+        vjp=lambda build, op, gradient: (build.one("bias_gradient", (gradient,), f"d.{op.inputs[0]}", layer=op.layer),),
         flops=no_flops,
         recomputed=True,
     ),

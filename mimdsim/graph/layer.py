@@ -179,14 +179,10 @@ class Layer(Shown):
             )
         return self.neuron
 
-    @property
+    @cached_property
     def acting_neuron(self) -> LinearNeuron:
         """The neurons with the reset that they have."""
-        return self.linear if self.spiking or self.reset_unread else self._unreset
-
-    @cached_property
-    def _unreset(self) -> LinearNeuron:
-        return self.linear.unreset
+        return self.linear if self.spiking or self.reset_unread else self.linear.unreset
 
     @property
     def learned(self) -> tuple[Learned, ...]:

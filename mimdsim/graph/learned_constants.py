@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -174,15 +173,12 @@ def _constant_gradient(about: ConstantGradient, trained: np.ndarray, *rows: np.n
     return (link_slope(about.learned, trained) * total,)
 
 
-def _outputs(_values: tuple[Value, ...], about: Any) -> tuple[tuple[str, Value], ...]:
-    each = Value(name="", shape=(1, about.neurons))
-    return tuple((str(row), each) for row in range(about.count))
-
-
 LEARNED_CONSTANTS = (
     OpDef(
         name="coefficients",
-        shapes=_outputs,
+        shapes=lambda _, about: tuple(
+            (str(row), Value(name="", shape=(1, about.neurons))) for row in range(about.count)
+        ),
         evaluate=lambda about, *trained: coefficients_of(about, about.neurons, trained),
         vjp=_coefficients_vjp,
         through=_grown_with,

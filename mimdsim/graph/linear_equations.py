@@ -39,7 +39,11 @@ class Form:
         return self.rows[:, -1] if not self.rows[:, :-1].any() else None
 
     def _with(self, other: Any) -> Form:
-        return other if isinstance(other, Form) else Form(_number(self.rows.shape, other))
+        if isinstance(other, Form):
+            return other
+        rows = np.zeros(self.rows.shape)
+        rows[:, -1] = other
+        return Form(rows)
 
     def __add__(self, other: Any) -> Form:
         other = self._with(other)
@@ -72,12 +76,6 @@ class Form:
         return -self + other
 
     __radd__, __rmul__ = __add__, __mul__
-
-
-def _number(shape: tuple[int, ...], value: float) -> np.ndarray:
-    rows = np.zeros(shape)
-    rows[:, -1] = value
-    return rows
 
 
 class _Functions:

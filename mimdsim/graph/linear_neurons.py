@@ -224,7 +224,11 @@ class LinearNeuron:
         for row, places in zip(rows, self.rows, strict=True):
             for number, at in places:
                 arrays[number][at] = row[0]
-        return self._of_arrays(arrays)
+        maps = [
+            Affine(matrix=m, drive=b, constant=c) for m, b, c in zip(*(arrays[k:-2:3] for k in range(3)), strict=True)
+        ]
+        fired = maps[1] if self.fired else None
+        return replace(self, quiet=maps[0], fired=fired, readout=arrays[-2], offset=arrays[-1], learned=())
 
     @property
     def unreset(self) -> LinearNeuron:
@@ -242,13 +246,6 @@ class LinearNeuron:
     def lifts(self) -> bool:
         """Whether what is compared with the threshold is not the membrane potential."""
         return bool(self.lift.any() or any(each.lift.any() for each in self.learned))
-
-    def _of_arrays(self, arrays: list[np.ndarray]) -> LinearNeuron:
-        maps = [
-            Affine(matrix=m, drive=b, constant=c) for m, b, c in zip(*(arrays[k:-2:3] for k in range(3)), strict=True)
-        ]
-        fired = maps[1] if self.fired else None
-        return replace(self, quiet=maps[0], fired=fired, readout=arrays[-2], offset=arrays[-1], learned=())
 
     @property
     def differs(self) -> tuple[bool, bool]:

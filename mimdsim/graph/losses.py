@@ -224,10 +224,6 @@ def _read_out_gradient(over: str, gradient: np.ndarray, u: np.ndarray) -> tuple[
     return (np.where(np.arange(len(u))[:, None, None] == chosen, gradient, 0).astype(u.dtype),)
 
 
-def _pool(each: int, scores: np.ndarray) -> tuple[np.ndarray]:
-    return (scores.reshape(*scores.shape[:-1], -1, each).sum(axis=-1),)
-
-
 _of_a_timestep = shaped(lambda values, _: values[0].shape[1:])
 
 READ_OUTS = (
@@ -260,7 +256,7 @@ READ_OUTS = (
     OpDef(
         name="pool_classes",
         shapes=shaped(lambda values, each: (*values[0].shape[:-1], values[0].shape[-1] // each)),
-        evaluate=_pool,
+        evaluate=lambda each, scores: (scores.reshape(*scores.shape[:-1], -1, each).sum(axis=-1),),
         vjp=pulled_back_by("spread_classes", "loss.d_{input}"),
         flops=per_element(1),
     ),

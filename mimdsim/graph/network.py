@@ -565,19 +565,12 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
     for number, layer in enumerate(layers):
         current = current_now(layer.name) if stretch and not number else _products(body, network, layer)
         averaged, current = _current(body, network, layer, current)
-        if layer.cell:
-            carried, sent = cell_step(body, layer, current)
-            carries += (*carried, *averaged)
-            emitted.append(sent)
-            continue
-        carried, u = step(body, layer, current)
+        carried, sent = (cell_step if layer.cell else step)(body, layer, current)
         carries += (*carried, *averaged)
-        if not layer.spiking:
-            emitted.append(u)
-            continue
-        drawn, spikes = _emit(body, network, layer, u)
-        carries += drawn
-        emitted.append(spikes)
+        if layer.spiking and not layer.cell:
+            drawn, sent = _emit(body, network, layer, sent)
+            carries += drawn
+        emitted.append(sent)
     for layer, spikes in zip(layers, emitted, strict=True):
         if network.is_read(index := network.layers.index(layer)):
             detached = not network.learns_through(index)

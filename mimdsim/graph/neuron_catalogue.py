@@ -45,11 +45,6 @@ def _lapicque(p: Given) -> Parts:
     return Parts(matrix=[[1.0 - step]], drive=[gain], threshold=p["threshold"], zero_when="after")
 
 
-def _synaptic(p: Given) -> Parts:
-    matrix = [[p["beta"], p["alpha"]], [0.0, p["alpha"]]]
-    return Parts(matrix=matrix, drive=[1.0, 1.0], threshold=p["threshold"], zero_when="after")
-
-
 def _alpha(p: Given) -> Parts:
     alpha, beta = p["alpha"], p["beta"]
     if not np.all((np.asarray(alpha) > beta) & (np.asarray(beta) > 0) & (np.asarray(alpha) < 1)):
@@ -101,16 +96,6 @@ def _norse_lsnn(p: Given) -> Parts:
         readout=[1.0, 0.0, -1.0],
         reset_value=p["v_reset"] - p["v_leak"],
         jumps=[0.0, 0.0, p["beta"]],
-    )
-
-
-def _adaptive(p: Given) -> Parts:
-    return Parts(
-        matrix=[[p["beta"], 0.0], [0.0, p["rho"]]],
-        drive=[1.0, 0.0],
-        threshold=p["threshold"],
-        readout=[1.0, -np.asarray(p["kappa"])],
-        jumps=[0.0, 1.0 / np.asarray(p["rho"])],  # a[t] = rho a[t-1] + fired[t-1]
     )
 
 
@@ -227,7 +212,12 @@ CATALOGUE = (
         states=("potential", "current"),
         parameters=(ALPHA, decay("beta", 0.8, BETA.meaning), THRESHOLD),
         resets=ALL,
-        parts=_synaptic,
+        parts=lambda p: Parts(
+            matrix=[[p["beta"], p["alpha"]], [0.0, p["alpha"]]],
+            drive=[1.0, 1.0],
+            threshold=p["threshold"],
+            zero_when="after",
+        ),
         equation="i = alpha i + I; v = beta v + i; zero: v after the integration, i stays",
         source="snnTorch Synaptic, RSynaptic",
     ),
@@ -293,7 +283,13 @@ CATALOGUE = (
             THRESHOLD,
         ),
         resets=ALL,
-        parts=_adaptive,
+        parts=lambda p: Parts(
+            matrix=[[p["beta"], 0.0], [0.0, p["rho"]]],
+            drive=[1.0, 0.0],
+            threshold=p["threshold"],
+            readout=[1.0, -np.asarray(p["kappa"])],
+            jumps=[0.0, 1.0 / np.asarray(p["rho"])],  # a[t] = rho a[t-1] + fired[t-1]
+        ),
         equation="v = beta v + I - threshold fired; a = rho a + fired; fires if v > threshold + kappa a",
         source="Bellec et al. 2020 (e-prop), ALIF; rho and kappa for 1 ms and 30 ms are assumed",
     ),

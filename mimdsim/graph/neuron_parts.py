@@ -96,12 +96,8 @@ def stacked(items: Sequence[Coefficient]) -> np.ndarray:
 
 def affine(matrix: Any, drive: Any, constant: Any) -> Affine:
     """An affine map from nested sequences of coefficients."""
-    return Affine(matrix=_square(matrix), drive=stacked(drive), constant=stacked(constant))
-
-
-def _square(matrix: Any) -> np.ndarray:
-    flat = stacked([entry for row in matrix for entry in row])
-    return flat.reshape(len(matrix), len(matrix), -1)
+    square = stacked([entry for row in matrix for entry in row]).reshape(len(matrix), len(matrix), -1)
+    return Affine(matrix=square, drive=stacked(drive), constant=stacked(constant))
 
 
 def parts_of(model: Model, values: dict[str, Any]) -> Parts:

@@ -15,7 +15,7 @@ as eight lines of Python:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -156,6 +156,14 @@ class Scan(Shown):
         return name, age
 
 
+def unique_name(name: str, taken: Collection[str], by: str = ".") -> str:
+    """`name`, or `name.2`, `name.3`, ... if taken."""
+    number, unique = 2, name
+    while unique in taken:
+        unique, number = f"{name}{by}{number}", number + 1
+    return unique
+
+
 class GraphBuilder:
     """Collects operations in order and infers the shapes of their outputs."""
 
@@ -179,10 +187,7 @@ class GraphBuilder:
 
     def fresh(self, name: str) -> str:
         """`name`, or `name.2`, `name.3`, ... if taken."""
-        number, unique = 2, name
-        while unique in self.values or unique in self.elsewhere:
-            unique, number = f"{name}.{number}", number + 1
-        return unique
+        return unique_name(name, self.values.keys() | self.elsewhere)
 
     def add(
         self,
@@ -203,7 +208,7 @@ class GraphBuilder:
             outputs.append(unique)
         self.operations.append(
             Operation(
-                name=self._fresh_operation(name),
+                name=unique_name(name, {op.name for op in self.operations} | self.elsewhere),
                 kind=kind,
                 inputs=inputs,
                 outputs=tuple(outputs),
@@ -227,13 +232,6 @@ class GraphBuilder:
         return Graph(
             inputs=tuple(self.inputs), outputs=outputs, operations=tuple(self.operations), values=dict(self.values)
         )
-
-    def _fresh_operation(self, name: str) -> str:
-        taken = {op.name for op in self.operations} | self.elsewhere
-        number, unique = 2, name
-        while unique in taken:
-            unique, number = f"{name}.{number}", number + 1
-        return unique
 
 
 class Backward(GraphBuilder):
@@ -303,11 +301,12 @@ no_flops = per_element(0)
 
 
 def pulled_back_by(kind: str, name: str, *reads: int) -> Vjp:
-    """The rule that makes the gradient of the first input by one operation, from that of the output and from forward
-    inputs; other inputs get none. name: of the gradient, in terms of {layer} and {input}."""
+    """The rule that makes the gradient of the first input by one operation, from that of the first output and from what
+    the operation read and made, by number: inputs from 0 on, outputs from -1 back; other inputs get none. name: of the
+    gradient, in terms of {layer} and {input}."""
 
-    def vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-        inputs = (gradient, *(build.saved(op.inputs[at]) for at in reads))
+    def vjp(build: Backward, op: Operation, gradient: str, *_: str | None) -> tuple[str | None, ...]:
+        inputs = (gradient, *(build.saved((*op.inputs, *op.outputs)[at]) for at in reads))
         made = name.format(layer=op.layer, input=op.inputs[0])
         others = (None,) * (len(op.inputs) - 1)
         return build.one(kind, inputs, made, layer=op.layer, attributes=op.attributes), *others

@@ -75,10 +75,6 @@ def _to_every_bias(build: Backward, op: Operation, gradient: str) -> tuple[str |
     return build.add("bias_sum_gradient", (gradient,), name, layer=op.layer, attributes=op.attributes)
 
 
-def _bias_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...]:
-    return q, build.one("bias_gradient", (q,), f"{op.layer}.db_now", layer=op.layer)
-
-
 _row = shaped(lambda values, _: (1, values[0].shape[1]))
 
 
@@ -108,7 +104,7 @@ WIRING = (
         name="bias_add",
         shapes=like(0),
         evaluate=lambda _, current, row: (current + row,),
-        vjp=_bias_vjp,
+        vjp=lambda build, op, q: (q, build.one("bias_gradient", (q,), f"{op.layer}.db_now", layer=op.layer)),
         flops=per_element(1),
     ),
     OpDef(

@@ -36,13 +36,6 @@ TRUNCATIONS = ("lowest", "random")
 MULTIPLIER, INCREMENT, STATE_BITS = 1_664_525, 1_013_904_223, 32
 
 
-def known_truncation(name: str) -> str:
-    """`name` itself; raises MappingError if it is unknown."""
-    if name not in TRUNCATIONS:
-        raise MappingError(f"network.truncation = {name!r} is not a valid choice{suggest(name, TRUNCATIONS)}")
-    return name
-
-
 def next_state(state: np.ndarray) -> np.ndarray:
     """int64[batch]: the next state of the generator."""
     return (state.astype(np.int64) * MULTIPLIER + INCREMENT) & ((1 << STATE_BITS) - 1)
@@ -79,7 +72,8 @@ class Selection:
 
     def __post_init__(self) -> None:
         known_surrogate(self.surrogate)
-        known_truncation(self.truncation)
+        if (name := self.truncation) not in TRUNCATIONS:
+            raise MappingError(f"network.truncation = {name!r} is not a valid choice{suggest(name, TRUNCATIONS)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,13 +129,6 @@ def _select(selection: Selection, v: np.ndarray, *given: Any) -> tuple[SparseSpi
 def _select_shapes(values: tuple[Value, ...], selection: Selection) -> Outputs:
     listed = Value(name="", shape=values[0].shape, form="sparse", capacity=selection.capacity, role="spikes")
     return (("", listed),)
-
-
-def _select_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    others = (None,) * (len(op.inputs) - 1)  # given at run time; no gradient is taken with respect to them
-    inputs = (gradient, build.saved(op.outputs[0]), build.saved(op.inputs[0]))
-    dv = build.one("select_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes)
-    return (dv, *others)
 
 
 def _select_gradient(
@@ -217,7 +204,13 @@ SPIKES = (
         evaluate=lambda _, state: (next_state(state),),
         flops=no_flops,
     ),
-    OpDef(name="select_spikes", shapes=_select_shapes, evaluate=_select, vjp=_select_vjp, flops=per_element(2)),
+    OpDef(
+        name="select_spikes",
+        shapes=_select_shapes,
+        evaluate=_select,
+        vjp=pulled_back_by("select_gradient", "{layer}.dv_spike", -1, 0),
+        flops=per_element(2),
+    ),
     OpDef(name="select_gradient", shapes=like(2), evaluate=_select_gradient, flops=per_element(5, 2)),
     OpDef(
         name="spike",

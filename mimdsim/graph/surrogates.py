@@ -51,23 +51,8 @@ def _sigmoid(x: np.ndarray, k: Any) -> np.ndarray:
     return result
 
 
-def _triangular(x: np.ndarray, k: Any) -> np.ndarray:
-    result: np.ndarray = np.maximum(k - k * k * np.abs(x), x.dtype.type(0))
-    return result
-
-
-def _boxcar(x: np.ndarray, k: Any) -> np.ndarray:
-    result: np.ndarray = np.where(k * np.abs(x) < x.dtype.type(0.5), k, x.dtype.type(0))
-    return result
-
-
 def _gaussian(x: np.ndarray, k: Any) -> np.ndarray:
     result: np.ndarray = k * x.dtype.type(1 / math.sqrt(math.pi)) * np.exp(-(k * k) * (x * x))
-    return result
-
-
-def _exponential(x: np.ndarray, k: Any) -> np.ndarray:
-    result: np.ndarray = k * x.dtype.type(0.5) * np.exp(-k * np.abs(x))
     return result
 
 
@@ -122,14 +107,14 @@ SURROGATES = {
         ),
         Surrogate(
             name="triangular",
-            derivative=_triangular,
+            derivative=lambda x, k: np.maximum(k - k * k * np.abs(x), x.dtype.type(0)),
             smooth=_smooth_triangular,
             slope=1.0,
             source="max(0, k - k^2|x|): SpikingJelly PiecewiseQuadratic (1); norse 'triangle' at alpha 1",
         ),
         Surrogate(
             name="boxcar",
-            derivative=_boxcar,
+            derivative=lambda x, k: np.where(k * np.abs(x) < x.dtype.type(0.5), k, x.dtype.type(0)),
             smooth=lambda x, k: np.clip(k * x, -0.5, 0.5),
             slope=1.0,
             source="k where |x| < 1/(2k): SpikingJelly Rect (1)",
@@ -158,7 +143,7 @@ SURROGATES = {
         ),
         Surrogate(
             name="exponential",
-            derivative=_exponential,
+            derivative=lambda x, k: k * x.dtype.type(0.5) * np.exp(-k * np.abs(x)),
             smooth=lambda x, k: np.sign(x) * (1 - np.exp(-k * np.abs(x))) / 2,
             slope=1.0,
             source="(k/2) e^-k|x|: SpikingJelly PiecewiseExp (1); SLAYER (Shrestha & Orchard 2018), times a factor",

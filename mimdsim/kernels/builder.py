@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.compiler import plan_exchanges
+from mimdsim.graph.records import unique_name
 from mimdsim.kernels.parts import FORMATS, in_format
 from mimdsim.machine import Given, tiled_machine
 from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
@@ -156,7 +157,7 @@ class Builder(ProgramBuilder):
 
     def unused_name(self, name: str) -> str:
         """`name`, with a number appended if a variable has that name already."""
-        return _unique_name(name, self.variables)
+        return unique_name(name, self.variables, " ")
 
     def _new_name(self, name: str, known: Mapping[str, object], what: str) -> str:
         if not name or not name.isprintable():
@@ -252,7 +253,7 @@ class Builder(ProgramBuilder):
         if self.open_superstep is not None:
             self._with_exchange(replace(more, name=self.open_superstep.name))
         else:
-            name = _unique_name(more.name, self._taken)
+            name = unique_name(more.name, self._taken, " ")
             more = self._with_exchange(replace(more, name=name, stage=name))
             self._taken.add(name)
         super().add(more)
@@ -315,13 +316,6 @@ class Builder(ProgramBuilder):
 
     def _plan(self, variables: dict[str, Variable], body: tuple[Superstep, ...]) -> Program:
         return plan_exchanges(Program(tiles=self.tiles, chips=self.chips, variables=variables, body=body))
-
-
-def _unique_name(name: str, taken: Mapping[str, object] | set[str]) -> str:
-    found, number = name, 2
-    while found in taken:
-        found, number = f"{name} {number}", number + 1
-    return found
 
 
 def _column(what: str, values: ArrayLike, vertices: int) -> np.ndarray:

@@ -149,7 +149,8 @@ def elementwise(k: Builder, op: str, x: Operand, other: Operand | float | None =
     if out.dtype != wanted:
         raise MappingError(f"elementwise: '{op}' of {one.dtype} gives {wanted}, '{out.name}' is {out.dtype}")
     form = "unary" if other is None else "binary" if isinstance(other, Variable) else "scalar"
-    operands, constants = {} if out is one else {"one": one}, {}
+    operands: dict[str, Variable] = {} if out is one else {"one": one}
+    constants: dict[str, object] = {}
     if isinstance(other, Variable):
         _same_shape(op, other, out)
         _same_format(op, one, other)

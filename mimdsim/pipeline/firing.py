@@ -55,7 +55,9 @@ def firing_findings(
         return (), tuple(warnings)
     said = [*constant_layer_texts(network, constant), f"{batches} other batches show the same"]
     if INPUT in constant:
-        said.append(_no_input(workload))
+        more = f"data.activity = {workload.data.activity:g} is the chance of a spike: raise it"
+        where = "Look at data.bin_seconds, data.timesteps and the filters of data"
+        said.append(more if workload.data.source == "random" else where)
     else:
         said += _out_of_reach(network, constant)
         said += _remedy(workload, network, log, constant, again, progress)
@@ -104,12 +106,6 @@ def _other_batches(
         draw_randomness(executor, "other batches", number)
         found.append(constant_layers(network, run_recorded(executor, network, ("forward",))))
     return found
-
-
-def _no_input(workload: Workload) -> str:
-    if workload.data.source == "random":
-        return f"data.activity = {workload.data.activity:g} is the chance of a spike: raise it"
-    return "Look at data.bin_seconds, data.timesteps and the filters of data"
 
 
 def _out_of_reach(network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iterator[str]:

@@ -74,7 +74,7 @@ def find_supersteps(spans: Sequence[Span], text: str) -> list[int]:
         return [int(text)]
     wanted = _words(text)
     told = [_told(span) for span in spans]
-    for alike in (_is_one_of, _has_all_words):
+    for alike in (lambda wanted, names: wanted in names, _has_all_words):
         found = [at for at, names_of in enumerate(told) if wanted and alike(wanted, names_of)]
         if found:
             return found
@@ -98,10 +98,6 @@ def _told(span: Span) -> list[tuple[str, ...]]:
     parts = [(part.operation, part.layer) for part in span.parts]
     said = [span.op, span.name, MERGED.sub("", span.name), span.phase]
     return [_words(each) for each in (*said, *(f"{operation} {layer}" for operation, layer in parts), *sum(parts, ()))]
-
-
-def _is_one_of(wanted: tuple[str, ...], names: list[tuple[str, ...]]) -> bool:
-    return wanted in names
 
 
 def _has_all_words(wanted: tuple[str, ...], names: list[tuple[str, ...]]) -> bool:

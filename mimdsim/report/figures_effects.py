@@ -172,7 +172,8 @@ def _effects(panel: Axes, rows: Sequence[dict[str, Any]], of: str) -> list[Any]:
         moved = (4 if edge >= 0 else -4, 0)
         panel.annotate(note, (edge, height), moved, textcoords="offset points", va="center", ha=side, fontsize=9)
     panel.axvline(0, color=INK, linewidth=0.8)
-    panel.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    names = ((row["axis"], " to ".join(row["ends"])) for row in rows)
+    panel.set_yticks(range(len(rows)), ["\n".join(clipped(each, LONGEST_NAME) for each in pair) for pair in names])
     panel.set(xlabel=f"change from the first to the last value, % of {of}", ylim=(len(rows) - 0.4, -0.6))
     panel.margins(x=0.16)
     plain_axis(panel.xaxis)
@@ -200,12 +201,6 @@ def _shares(panel: Axes, rows: Sequence[dict[str, Any]]) -> list[Any]:
         Patch(facecolor=PALE, edgecolor=GREY, label="variance with its interactions"),
         Line2D([], [], color=INK, marker="o", markersize=5, label="variance alone"),
     ]
-
-
-def _label(row: dict[str, Any]) -> str:
-    low, high = row["ends"]
-    name = clipped(row["axis"], LONGEST_NAME)
-    return f"{name}\n{clipped(f'{low} to {high}', LONGEST_NAME)}"
 
 
 def _omissions(rest: Sequence[dict[str, Any]]) -> str:

@@ -163,7 +163,8 @@ def by_operation(tiled: TiledProfile, gpu: GpuProfile) -> tuple[Operations, ...]
     """Both machines operation by operation, largest difference first; operations that a GPU fuses into one kernel are
     told together, in each phase."""
     groups: dict[tuple[str, str], set[str]] = {}
-    for one in (*gpu.spans, *tiled.spans):
+    every: list[Span | KernelSpan] = [*gpu.spans, *tiled.spans]
+    for one in every:
         phase, together = one.phase, _kinds(one)
         for op in tuple(together):
             together |= groups.get((phase, op), set())

@@ -259,7 +259,15 @@ class StudyPage:
 
 def study_page(page: StudyPage) -> str:
     """The page as text; the same study gives the same bytes."""
-    drawn = {section.key: [_embed(figure, said) for figure, said in section.figures] for section in page.sections}
+    from mimdsim.report.style import picture
+
+    drawn = {  # figures with their captions, and their widths in pixels
+        section.key: [
+            (data_uri(picture(figure)), said, round(PIXELS_PER_INCH * figure.get_figwidth()))
+            for figure, said in section.figures
+        ]
+        for section in page.sections
+    }
     return template("study.html").render(
         page=page,
         pictures=drawn,
@@ -267,13 +275,6 @@ def study_page(page: StudyPage) -> str:
         rows_at_once=ROWS_AT_ONCE,
         data=packed_columns(page.columns),
     )
-
-
-def _embed(figure: Figure, said: str) -> tuple[str, str, int]:
-    """A figure for the page, its caption, and its width in pixels."""
-    from mimdsim.report.style import picture
-
-    return data_uri(picture(figure)), said, round(PIXELS_PER_INCH * figure.get_figwidth())
 
 
 def packed_columns(columns: Sequence[StudyColumn]) -> str:

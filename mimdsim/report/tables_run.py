@@ -121,14 +121,6 @@ def _balance(span: Span, tiled: TiledProfile) -> Value:
     return shown(f"{balance:.2f}", balance)
 
 
-def _factor(tiled: TiledProfile) -> str:
-    """How residuals change what the sources leave open."""
-    known = tiled.residuals
-    if known is None or not tiled.doubts:
-        return ""
-    return f"Together {100 * tiled.propagated:.1f} %, times {known.factor:g}: {known.text} (docs/intervals.md). "
-
-
 def doubts_table(tiled: TiledProfile, most: int) -> Table:
     """The `most` parts of the cycles that widen the interval most, and the exchange model not selected."""
     width = sum(doubt.half_width_cycles**2 for doubt in tiled.doubts) or 1
@@ -145,7 +137,10 @@ def doubts_table(tiled: TiledProfile, most: int) -> Table:
     ]
     left = len(tiled.doubts) - len(rows)
     note = f"{thousands(left)} smaller parts are left out. " if left > 0 else ""
-    note += _factor(tiled) + _other_model(tiled)
+    known = tiled.residuals
+    if known is not None and tiled.doubts:
+        note += f"Together {100 * tiled.propagated:.1f} %, times {known.factor:g}: {known.text} (docs/intervals.md). "
+    note += _other_model(tiled)
     headers = ("part", "kind of source", "cycles", "of all cycles", f"plus or minus {unit_of(tiled)}", "of the width")
     return table(
         "doubts",

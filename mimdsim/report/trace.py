@@ -186,7 +186,9 @@ def write_trace(
         "config_sha256": profile.config_sha256,
         "left_out": "; ".join(left_out),
     }
-    events = [*trace.tracks, *sorted(trace.events, key=_order)]
+    # by time; events before the arrows and the events inside them, the longest first
+    inside = sorted(trace.events, key=lambda each: (each["ts"], "CXsf".index(each["ph"]), -each.get("dur", 0.0)))
+    events = [*trace.tracks, *inside]
     whole = {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
     content = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
     write_atomically(path, gzip.compress(content, mtime=0) if path.name.endswith(".gz") else content)
@@ -328,8 +330,3 @@ def _add_timesteps(trace: _Trace, tiled: TiledProfile, detail: Detail, tiles: Se
                 if busy[tile]:
                     trace.add_slice(thread, name, "compute", compute, compute + int(busy[tile]), timestep=timestep)
     return []
-
-
-def _order(event: Event) -> tuple[float, int, float]:
-    """By time; events before the arrows and the events inside them, the longest first."""
-    return event["ts"], "CXsf".index(event["ph"]), -event.get("dur", 0.0)

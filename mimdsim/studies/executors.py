@@ -87,7 +87,9 @@ class Local:
                 lost, alone = deque[Batch](), broken > 1
                 if alone:
                     again = deque(replace(batch, points=(point,)) for batch in again for point in batch.points)
-                submit = partial(_submit, self._process_pool(1 if alone else self.workers), work, more)
+                if self._pool is None:
+                    self._pool = self._held.enter_context(process_pool(1 if alone else self.workers))
+                submit = partial(_submit, self._pool, work, more)
                 room = 1 if alone else AHEAD * self.workers  # one: the batch at fault is the one in work
                 pending = _pending(again, iter(()) if alone else source, lost)
                 for done in _run_batches(pending, room, submit, _first_done, _outcome):
@@ -107,11 +109,6 @@ class Local:
             self._pool = None
             self._held.__exit__(*sys.exc_info())
             raise
-
-    def _process_pool(self, processes: int) -> ProcessPoolExecutor:
-        if self._pool is None:
-            self._pool = self._held.enter_context(process_pool(processes))
-        return self._pool
 
 
 def _pending(again: deque[Batch], source: Iterator[Batch], lost: deque[Batch]) -> Iterator[Batch]:

@@ -140,16 +140,11 @@ def _facts(ranking: Ranking) -> list[str]:
 def _sections(ranking: Ranking) -> list[Section | None]:
     """The sections between the answer and the table of all points."""
     found, asked = ranking.result.found, kind_of(ranking)
-    first = best_section(ranking) if asked.name == "which-of" else _evidence(ranking)
+    first: Section | None = best_section(ranking) if asked.name == "which-of" else None
+    if first is None and ranking.metrics and asked.tables is not effects_tables and (made := asked.tables(ranking)):
+        first = Section(key="evidence", title="What this rests on", tables=made)
     effects = None if found is None else _sensitivity(found, effects_tables(ranking))
     return [first, effects, effects_section(ranking), lines_section(ranking.result), _notes(ranking.result)]
-
-
-def _evidence(ranking: Ranking) -> Section | None:
-    """What an answer rests on that is neither a ranking nor a sensitivity."""
-    asked = kind_of(ranking)
-    made = asked.tables(ranking) if ranking.metrics and asked.tables is not effects_tables else []
-    return Section(key="evidence", title="What this rests on", tables=made) if made else None
 
 
 def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> Section:

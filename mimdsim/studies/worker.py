@@ -171,7 +171,9 @@ def _time_point(
         row |= _results(point, compiled, profile) | {"accuracy": accuracy}
         row["note"] = "; ".join(filter(None, [*said, row["note"]]))
         if given.fill is None:
-            row |= _firing(row, compiled.network, activity)
+            silent = constant_layer_texts(compiled.network, constant_layers(compiled.network, activity))
+            if idle := ". ".join(silent):  # spikes that tell nothing
+                row |= {FIRING_COLUMN: idle, "note": "; ".join(filter(None, [idle, row["note"]]))}
         if point.infers:
             row |= _inference(point, activity)
         if profile.unknown:  # counted by costs of other machine code, so no answer may rest on them
@@ -222,12 +224,6 @@ def _inference(point: Point, activity: RecordedActivity) -> Row:
     return _rounded("latency_ms", [1e3 * end for end in seconds]) | _rounded(
         "inference_millijoules", joules and [1e3 * end for end in joules]
     )
-
-
-def _firing(row: Row, network: SpikingNetwork, activity: RecordedActivity) -> Row:
-    """What is wrong with layers whose spikes tell nothing, as a note too."""
-    said = ". ".join(constant_layer_texts(network, constant_layers(network, activity)))
-    return {FIRING_COLUMN: said, "note": "; ".join(filter(None, [said, row["note"]]))} if said else {}
 
 
 def _rounded(name: str, ends: Sequence[float] | None) -> Row:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from mimdsim.codelets import cells as codelets
-from mimdsim.compiler.context import Rules
+from mimdsim.compiler.context import Rules, lower_in_place
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.graph import Operation
@@ -61,11 +61,6 @@ def lower_affine(low: ArrayLowering, op: Operation) -> None:
     _make(low, op, lambda place: codelets.affine(line.scale != 1, line.shift != 0, place), **known)
 
 
-def lower_rescale(low: ArrayLowering, op: Operation) -> None:
-    """rescale_gradient: the same value, which needs no other place."""
-    low.storage[op.outputs[0]] = low.storage[op.inputs[0]]
-
-
 def _move_columns(low: ArrayLowering, op: Operation, source: str, target: str, begin: int, blocks: Blocks) -> None:
     """`blocks` of the target from the columns of the source that lie `begin` further on."""
     columns = {"source_start": blocks.start + begin, "source_stop": blocks.stop + begin}
@@ -94,14 +89,10 @@ def lower_join(low: ArrayLowering, op: Operation) -> None:
     with low.superstep("join columns", op.kind, layer=op.layer):
         for name in op.inputs:
             end = begin + low.values[name].shape[1]
-            _move_columns(low, op, low.storage[name][0], whole, -begin, _columns_of(low.blocks[whole], begin, end))
+            every = low.blocks[whole]
+            part = replace(every, start=np.maximum(every.start, begin), stop=np.minimum(every.stop, end))
+            _move_columns(low, op, low.storage[name][0], whole, -begin, part.some(part.stop > part.start))
             begin = end
-
-
-def _columns_of(blocks: Blocks, begin: int, end: int) -> Blocks:
-    """What of the boxes lies in some columns."""
-    kept = replace(blocks, start=np.maximum(blocks.start, begin), stop=np.minimum(blocks.stop, end))
-    return kept.some(kept.stop > kept.start)
 
 
 def lower_repeat(low: ArrayLowering, op: Operation) -> None:
@@ -115,7 +106,7 @@ RULES: Rules = {
     ("times",): lower_binary,
     ("subtract",): lower_binary,
     ("affine",): lower_affine,
-    ("rescale_gradient",): lower_rescale,
+    ("rescale_gradient",): lower_in_place,
     ("split_columns",): lower_split,
     ("join_columns",): lower_join,
     ("repeat_row",): lower_repeat,

@@ -385,13 +385,12 @@ def lower_counts_gradient(low: ArrayLowering, op: Operation) -> None:
         g = low.with_neurons("g.output.sequence", (low.network.timesteps, *shape), op.layer, "gradients")
         operands = {"gradient": gradient, "du": g}
         where = low.over_neurons(losses.GIVE_LAST, op.layer)
-        low.storage[op.outputs[0]] = (g,)
         low.compute("hand out gradient", op, *where, operands, named=False)
     else:
         g = low.matrix("g.output", shape, blocks, "gradients")
         operands = {"source": gradient, "target": g}
         low.on_boxes("hand out gradient", op, elementwise.ARRANGE_BOXES, blocks, operands, named=False)
-        low.storage[op.outputs[0]] = (g,)
+    low.storage[op.outputs[0]] = (g,)
 
 
 def lower_add_read_out(low: ArrayLowering, op: Operation) -> None:

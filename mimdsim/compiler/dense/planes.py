@@ -172,39 +172,29 @@ def lower_unfold(low: ArrayLowering, op: Operation) -> None:
     _gather(low, op, codelets.unfold(op.attributes), made, op.attributes.window.taps)
 
 
-def lower_fold(low: ArrayLowering, op: Operation) -> None:
-    """fold: gradients of patches added up where the planes lie."""
-    made = low.result(op, _where_planes_lie(low, op), "gradients")
-    _spread(low, op, codelets.fold(op.attributes), made, op.attributes.window.taps)
-
-
 def lower_pool(low: ArrayLowering, op: Operation) -> None:
     """pool: spread over all tiles."""
     made = low.result(op, low.arrays.spread(*low.values[op.outputs[0]].shape), "neuron states")
     _gather(low, op, codelets.pool(op.attributes), made, 1)
 
 
-def lower_pool_gradient(low: ArrayLowering, op: Operation) -> None:
-    """pool_gradient, where what was pooled lies."""
-    made = low.result(op, _where_planes_lie(low, op), "gradients")
-    _spread(low, op, codelets.pool_gradient(op.attributes), made, 1)
-
-
-def _where_planes_lie(low: ArrayLowering, op: Operation) -> Blocks:
-    """Of a gradient: as the neurons of the layer whose spikes it is of, else spread over all tiles."""
-    (made,) = op.outputs
-    shape = low.values[made].shape
+def lower_gradient(low: ArrayLowering, op: Operation) -> None:
+    """fold and pool_gradient: added up where the planes lie, as the neurons of the layer whose spikes they are of, else
+    spread over all tiles."""
+    value, about = low.values[op.outputs[0]], op.attributes
     of = {
         before(spikes_of(layer.name), age): layer.name
         for index, layer in enumerate(low.network.layers)
         for age in range(low.network.oldest(index) + 1)
-    }.get(low.values[made].of)
-    return low.states(of) if of else low.arrays.spread(*shape)
+    }.get(value.of)
+    made = low.result(op, low.states(of) if of else low.arrays.spread(*value.shape), "gradients")
+    codelet, taps = (codelets.fold, about.window.taps) if op.kind == "fold" else (codelets.pool_gradient, 1)
+    _spread(low, op, codelet(about), made, taps)
 
 
 RULES: Rules = {
     ("unfold",): lower_unfold,
-    ("fold",): lower_fold,
+    ("fold",): lower_gradient,
     ("pool",): lower_pool,
-    ("pool_gradient",): lower_pool_gradient,
+    ("pool_gradient",): lower_gradient,
 }

@@ -54,12 +54,6 @@ def _turns(on_chip: list[np.ndarray]) -> np.ndarray:
     return np.array([(chips[: index + 1] == chips[index]).sum(axis=0) for index in range(len(chips))])
 
 
-def last_tiles(on_chip: list[np.ndarray], tiles: int) -> list[np.ndarray]:
-    """The same where both rows of a sample have one tile, layer after layer from the end of the chip."""
-    batch = len(on_chip[0])
-    return [np.repeat(tiles - turns * batch + np.arange(batch), 2) for turns in _turns(on_chip)]
-
-
 def check_last_tiles(network: SpikingNetwork, on_chip: list[np.ndarray], tiles: int) -> None:
     """Raise DoesNotFit when one tile per sample and layer are more than a chip has (authors' rule: L*B < tiles)."""
     most = int(_turns(on_chip).max())
@@ -199,7 +193,9 @@ def _layers(
     if options.selection_tiles == "last":
         check_last_tiles(network, on_chip, tiles)
         spreads = [1] * len(widths)
-        selecting = last_tiles(on_chip, tiles)
+        # the same where both rows of a sample have one tile, layer after layer from the end of the chip
+        batch = len(on_chip[0])
+        selecting = [np.repeat(tiles - turns * batch + np.arange(batch), 2) for turns in _turns(on_chip)]
     else:
         spreads = [selection_spread(width, worker_contexts, options.states_per_worker) for width in widths]
         selecting = published_tiles(spreads, on_chip, tiles)

@@ -18,7 +18,7 @@ from mimdsim.codelets import linear_neurons as codelets
 from mimdsim.codelets import neurons as fused
 from mimdsim.codelets.dense import COPY_COLUMNS
 from mimdsim.codelets.linear_terms import Packed, pack_terms
-from mimdsim.compiler.context import Lowering, Rules, together
+from mimdsim.compiler.context import Lowering, Rules, lower_in_place, together
 from mimdsim.compiler.layout import entries_on
 from mimdsim.compiler.sparse.recurrence_and_bias import emit_current, synapse_inputs
 from mimdsim.compiler.sparse.selection import received
@@ -69,11 +69,6 @@ def _emit(
     """Vertices on boxes of neurons; more: constants beside the coefficients."""
     constants = vars(coefficients) | more
     low.compute(stage, op, codelet, *low.by_context(op.layer), operands, constants=constants)
-
-
-def lower_fired(low: Lowering, op: Operation) -> None:
-    """fired: told by the potential itself; whoever needs it compares."""
-    low.storage[op.outputs[0]] = low.storage[op.inputs[0]]
 
 
 def lower_emitted(low: Lowering, op: Operation) -> None:
@@ -320,7 +315,7 @@ def lower_decay_gradient(low: Lowering, op: Operation) -> None:
 
 
 OF_BOTH: Rules = {
-    ("fired",): lower_fired,
+    ("fired",): lower_in_place,  # told by the potential itself; whoever needs it compares
     ("neuron",): lower_neuron,
     ("neuron_readout_gradient",): lower_readout_gradient,
     ("neuron_gradient",): lower_gradient,

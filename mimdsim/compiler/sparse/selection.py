@@ -156,12 +156,6 @@ def received(low: Lowering, spikes: str) -> tuple[str, ...]:
     return handed_on(low, origin.layer)
 
 
-def _whole_words(low: Lowering, ids: int) -> int:
-    """Room for `ids` in whole words: what two contexts of a tile write must not share one (nor may their counts)."""
-    word = WORD_BYTES // low.options.id_bytes
-    return -(-ids // word) * word
-
-
 def _runs(neurons: int, placed: LayerPlacement) -> tuple[np.ndarray, np.ndarray]:
     """Neurons in runs: worker w scans edges[w]..edges[w + 1] - 1; part p of a sample's tiles has the workers
     part_edges[p]..part_edges[p + 1] - 1. The first N mod workers get one neuron more."""
@@ -212,7 +206,9 @@ def _emit_lists(
 def _lists(low: Lowering, layer: Layer, level: str, tiles: np.ndarray, most: int) -> dict[str, str]:
     """Operands: ids and counts of lists in slots, of at most `most` ids each, slot by slot on `tiles`."""
     mapping, dtype, category = entries_on(tiles), low.options.id_dtype, "spike selection"
-    room = _whole_words(low, min(layer.capacity, most))
+    # in whole words: what two contexts of a tile write must not share one (nor may their counts)
+    word = WORD_BYTES // low.options.id_bytes
+    room = -(-min(layer.capacity, most) // word) * word
     ids = low.variable(f"{level}_ids.{layer.name}", (len(tiles), room), dtype, mapping, category)
     counts = low.variable(
         f"{level}_counts.{layer.name}", (len(tiles),), dtype, mapping, category, stored_bytes=WORD_BYTES

@@ -160,7 +160,11 @@ def lower_backward(low: Lowering, op: Operation) -> None:
             one_less = before(f"g.{layer}", -value.shift - 1) if value.shift else f"g.{layer}.taken"
             name = _listed_adjoint(low, value, one_less)
         low.storage[carry.enters] = (name,)
-        _add_in_place(low, scan, carry.leaves)
+        # a gradient at listed ids that is added to another one to leave the body is made where the sum lies
+        maker = scan.body.producer(carry.leaves)
+        while maker is not None and maker.kind == "add" and scan.body.value(carry.leaves).capacity:
+            low.storage[maker.inputs[0]] = low.storage[carry.leaves]
+            maker = scan.body.producer(maker.inputs[0])
     offset = len(scan.carries)
     set_counters(low, "backward", scan.timesteps)
     with lower_stash.backward_turns(low, scan, low.stash):
@@ -188,14 +192,6 @@ def _listed_adjoint(low: Lowering, value: Value, name: str) -> str:
     layer = value.layer
     chips, family = gradient_chips(low, layer), ("gradients", layer)
     return low.spread(name, value.capacity, "float32", "gradients", chips, family=family)
-
-
-def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:
-    """A gradient at listed ids that is added to another one to leave the body is made where the sum lies."""
-    maker = scan.body.producer(leaves)
-    while maker is not None and maker.kind == "add" and scan.body.value(leaves).capacity:
-        low.storage[maker.inputs[0]] = low.storage[leaves]
-        maker = scan.body.producer(maker.inputs[0])
 
 
 def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from mimdsim.base.residuals import LEVEL
 from mimdsim.base.units import counted
 from mimdsim.report.formatting import field_value
-from mimdsim.report.tables import Table, table, text
+from mimdsim.report.tables import Table, table
 from mimdsim.studies.description import Study
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.contest import Contest, contests, lacks_sides
@@ -79,7 +79,7 @@ def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: floa
     for at in np.flatnonzero((lead[:-1] > 0) != (lead[1:] > 0)).tolist():
         falls = bool(lead[at] > 0)
         middle, low, high = (
-            float(back(_at_level(place, lead[:, None], at, level, falls)[0]))
+            float(back(_at_level(place, lead[:, None], at, level)[0]))
             for level in (0.0, *np.log1p([threshold, -threshold]))
         )
         each = _of_draws(place, drawn, at, falls)
@@ -95,7 +95,7 @@ def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: floa
     return found
 
 
-def _at_level(place: np.ndarray, lead: np.ndarray, at: int, level: float, falls: bool) -> np.ndarray:
+def _at_level(place: np.ndarray, lead: np.ndarray, at: int, level: float) -> np.ndarray:
     """Where float64[values, draws] reach a level on the way from value `at` to the next, or before or after it."""
     with np.errstate(divide="ignore", invalid="ignore"):
         share = (lead[at] - level) / (lead[at] - lead[at + 1])
@@ -195,7 +195,7 @@ def tables(ranking: Ranking) -> list[Table]:
             rows.append([curve.name or "-", sides, *cells, *ends])
     headers = ["curve", "sides", f"crossover in {along}", "better from there on", "interpolated between"]
     headers += [threshold_text(ranking.study), "at the first value", "at the last value"]
-    return [table("crossover", "Crossovers", headers, [list(map(text, row)) for row in rows])] if rows else []
+    return [table("crossover", "Crossovers", headers, rows)] if rows else []
 
 
 def would_change(ranking: Ranking) -> list[str]:

@@ -15,8 +15,7 @@ import numpy as np
 
 from mimdsim.base.residuals import LEVEL
 from mimdsim.report.formatting import field_value, percent_of, significant
-from mimdsim.report.tables import Table, table, text
-from mimdsim.studies.description import Study
+from mimdsim.report.tables import Table, table
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.kind import QuestionKind, lacks_numbers, named_axes, number_axes, threshold_text
 
@@ -141,15 +140,11 @@ def tables(ranking: Ranking) -> list[Table]:
     rows = [[each.field, each.doubled, *(significant(end) for end in each.factor)] for each in found.doublings]
     rows += [[name, "one value in all points", "-", "-", "-"] for name in found.fixed]
     headers = ["number", "doubled", f"{metric} becomes, times", "low", "high"]
-    return [table("doublings", "The effect of doubling each number", headers, [list(map(text, row)) for row in rows])]
+    return [table("doublings", "The effect of doubling each number", headers, rows)]
 
 
 def would_change(ranking: Ranking) -> list[str]:
     return ["Every effect is that of the ranges that were given, the other fields as the machine and the study say."]
 
 
-def lacks(study: Study) -> str:
-    return lacks_numbers(study)
-
-
-KIND = QuestionKind(name="how-much", lacks=lacks, answer=answer, tables=tables, would_change=would_change)
+KIND = QuestionKind(name="how-much", lacks=lacks_numbers, answer=answer, tables=tables, would_change=would_change)

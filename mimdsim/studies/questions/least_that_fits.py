@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from mimdsim.base.units import counted
 from mimdsim.report.formatting import field_value
-from mimdsim.report.tables import Table, table, text
-from mimdsim.studies.description import Study
+from mimdsim.report.tables import Table, table
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.kind import (
     QuestionKind,
@@ -34,10 +33,6 @@ class Least:
     enough: int
     last: int
     above: int
-
-
-def lacks(study: Study) -> str:
-    return lacks_numbers(study)
 
 
 def least_of(ranking: Ranking) -> tuple[list[Least], list[str]]:
@@ -122,7 +117,7 @@ def tables(ranking: Ranking) -> list[Table]:
             [each.name or "-", at, below, best, factor, enough, "all" if not each.above else f"not {each.above}"]
         )
     rows += [[name or "-", "none", *["-"] * 5] for name in none]
-    made = [table("least", "The least that fits", headers, [list(map(text, row)) for row in rows])] if rows else []
+    made = [table("least", "The least that fits", headers, rows)] if rows else []
     return [*made, *_of_workloads(ranking, along)]
 
 
@@ -135,7 +130,7 @@ def _of_workloads(ranking: Ranking, along: str) -> list[Table]:
         for place, name in enumerate(ranking.study.workloads):
             values = [ranking.column(along)[at] for at in those if ranking.designs[at][place]["fits"]]
             least = field_value(along, min(values)) if values else "none"
-            rows.append(list(map(text, (curve or "-", name, least))))
+            rows.append((curve or "-", name, least))
     headers = ["curve", "workload", f"least {along}"]
     return [table("least-workloads", "What each workload alone fits into", headers, rows)]
 
@@ -151,4 +146,6 @@ def would_change(ranking: Ranking) -> list[str]:
     return said
 
 
-KIND = QuestionKind(name="least-that-fits", lacks=lacks, answer=answer, tables=tables, would_change=would_change)
+KIND = QuestionKind(
+    name="least-that-fits", lacks=lacks_numbers, answer=answer, tables=tables, would_change=would_change
+)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mimdsim.base.units import counted
 from mimdsim.report.formatting import percent_of
-from mimdsim.report.tables import Table, table, text
+from mimdsim.report.tables import Table, table
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Metric
 from mimdsim.studies.pareto import Ranking
@@ -109,7 +109,7 @@ def _effects_table(found: Sensitivity, study: Sensitivities) -> Table:
         cells.append(_share(effect.spread, found))
         for index in (effect.first_order, effect.total) if indices else ():
             cells.append("-" if index is None else f"{index[0]:.2f} ±{index[1]:.2f}")
-        rows.append(list(map(text, [effect.axis, *effect.ends, *cells])))
+        rows.append([effect.axis, *effect.ends, *cells])
     more = len(found.effects) - MOST_EFFECTS
     left = f"Left out: {counted(more, 'more axis', 'more axes')} with smaller effects. " if more > 0 else ""
     headers += ["alone", "with others"] if indices else []

@@ -9,7 +9,7 @@ import numpy as np
 from mimdsim.base.residuals import LEVEL
 from mimdsim.base.units import counted
 from mimdsim.report.formatting import chance, field_value
-from mimdsim.report.tables import Table, table, text
+from mimdsim.report.tables import Table, table
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.contest import Contest, contests, lacks_sides
 from mimdsim.studies.questions.kind import QuestionKind, better_word, level_interval, threshold_text
@@ -157,7 +157,7 @@ def tables(ranking: Ranking) -> list[Table]:
         headers = [*fields, "better", "by", "p it is better"]
         less = f", {len(chosen)} of {len(order):,}" if len(chosen) < len(order) else ""
         caption = f"Where {contest.sides[0]} and {contest.sides[1]} lead most{less}"
-        made.append(table(f"wins-{place}", caption, headers, [list(map(text, row)) for row in rows]))
+        made.append(table(f"wins-{place}", caption, headers, rows))
     return made
 
 

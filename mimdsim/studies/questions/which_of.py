@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.base.units import counted
 from mimdsim.report.formatting import chance, field_value, quantity
-from mimdsim.report.tables import Table, table, text
+from mimdsim.report.tables import Table, table
 from mimdsim.studies.metrics import Constraint, over_workloads
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.kind import QuestionKind, factor_text, level_interval, threshold_text
@@ -77,7 +77,7 @@ def _workloads_table(ranking: Ranking) -> Table:
         cells = [values[name] for name in ranking.conditions]
         cells += [_choice(ranking, best), ranking.shown(0, best), _choice(ranking, rival)]
         rows.append([*cells, factor_text(*ranking.ratio(rival, best)), chance(float(ranking.best_p[best]))])
-    return table("best", "Best of each workload", headers, [list(map(text, row)) for row in rows])
+    return table("best", "Best of each workload", headers, rows)
 
 
 def tables(ranking: Ranking) -> list[Table]:
@@ -178,9 +178,7 @@ def _values_table(ranking: Ranking) -> Table:
     fields = len({row[0] for row in rows})
     rows = rows if fields > 1 else []  # of a single field the points are its values
     headers = ["field", "value", metric, f"{metric} over the best's"]
-    return table(
-        "values", "Each value at the best of the other fields", headers, [list(map(text, row)) for row in rows]
-    )
+    return table("values", "Each value at the best of the other fields", headers, rows)
 
 
 def _limit_there(limit: Constraint, ranking: Ranking, at: int) -> str:
@@ -266,7 +264,7 @@ def _best_table(ranking: Ranking) -> Table:
     title = "On the front with a probability of 5 % or more" if several else "The best points"
     headers = [*ranking.study.varied, *(metric.name for metric in ranking.metrics)]
     headers.append("p on the front" if several else "p best")
-    return table("best", f"{title}{left}", headers, [list(map(text, row)) for row in rows])
+    return table("best", f"{title}{left}", headers, rows)
 
 
 def _binding(ranking: Ranking) -> Iterator[str]:

@@ -118,7 +118,10 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
             unread[place] += late.size
             during &= since < duration_microseconds
             if during.any():
-                words[place].append(_pack(data[during], since[during]))
+                # time, y (7 bits), x (7 bits), polarity (1 bit) in one int64: a fourth of the memory of four columns
+                its = data[during]
+                its = since[during] << 15 | (its >> 2 & 127) << 8 | (its >> 17 & 127) << 1 | its >> 1 & 1
+                words[place].append(its)
                 held[place] += words[place][-1].size
                 if held[place] > MAX_GESTURE_EVENTS:
                     many = f"{MAX_GESTURE_EVENTS} events in {gesture.window}; lower 'data.timesteps'"
@@ -142,11 +145,6 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
             unread=unread[place],
             unread_from_microseconds=unread_from[place],
         )
-
-
-def _pack(data: Ints, since: Ints) -> Ints:
-    """Time, y (7 bits), x (7 bits), polarity (1 bit) in one int64: a fourth of the memory of four columns."""
-    return since << 15 | (data >> 2 & 127) << 8 | (data >> 17 & 127) << 1 | data >> 1 & 1
 
 
 def read_packets(path: Path) -> Iterator[tuple[Ints, Ints]]:

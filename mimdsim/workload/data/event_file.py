@@ -116,7 +116,11 @@ class EventFile(SampleFile):
 
     def _open(self) -> None:
         columns = self._columns
-        self._time = self._time_column()
+        given = [name for name in (MICROSECONDS, SECONDS) if name in columns]
+        if len(given) != 1:
+            reason = f"has {' and '.join(given) or 'no times'}; give either '{MICROSECONDS}' or '{SECONDS}'"
+            raise DataFileError(self.path, reason)
+        self._time = given[0]
         self._places = self._place_columns()
         self._need(("offsets", "labels"), "docs/event-format.md says what is needed")
         self._check_lengths("labels", "offsets", "split")
@@ -138,13 +142,6 @@ class EventFile(SampleFile):
                 if not (self.split == number).any():
                     reason = f"'split' has no {number}, so there is no {what} sample; leave it out or correct it"
                     raise DataFileError(self.path, reason)
-
-    def _time_column(self) -> str:
-        given = [name for name in (MICROSECONDS, SECONDS) if name in self._columns]
-        if len(given) != 1:
-            reason = f"has {' and '.join(given) or 'no times'}; give either '{MICROSECONDS}' or '{SECONDS}'"
-            raise DataFileError(self.path, reason)
-        return given[0]
 
     def _place_columns(self) -> tuple[str, ...]:
         columns, by_unit = self._columns, self._sensor.by_unit

@@ -65,6 +65,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
     widths = dict(zip(names, (inputs, *network.hidden, classes * network.neurons_per_class), strict=True))
     capacities = capacities_of(workload)
     layers: list[Layer] = []
+    one_for_all = isinstance(network.recurrence, str)  # of hidden layers; a list says it of the output layer too
     for index, (before, name, neuron) in enumerate(zip(names, network.layers, neurons_of(network), strict=False)):
         neurons, is_output = widths[name], name == network.layers[-1]
         planes = {layer.name: layer.convolution.result for layer in layers if layer.convolution}
@@ -96,7 +97,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 neuron=neuron,
                 selection=selection,
                 bias=network.of_layer("bias", index),
-                recurrence=_recurrence(network, index, is_output),
+                recurrence="none" if one_for_all and is_output else str(network.of_layer("recurrence", index)),
                 spiking=spiking,
                 reset_unread=is_output and network.output == "membrane_of_spiking",
                 sources=sources if name in network.sources else (),
@@ -212,12 +213,6 @@ def _named(layers: tuple[Layer, ...], key: str, names: Iterable[str], roles: tup
                 f"{', '.join(known)}"
             )
     return tuple(known[name] for name in names)
-
-
-def _recurrence(network: Network, index: int, is_output: bool) -> str:
-    """One value is for hidden layers; a list says it of the output layer too."""
-    one_for_all = isinstance(network.recurrence, str)
-    return "none" if one_for_all and is_output else str(network.of_layer("recurrence", index))
 
 
 def optimiser_of(training: TrainingRecipe) -> Optimiser:

@@ -158,15 +158,11 @@ def unread_keys(workload: Workload, changed: Collection[str] = ()) -> Iterator[U
             if (
                 key in section.model_fields_set
                 and not serves_another
-                and getattr(section, key) != _default(section, key)
+                and getattr(section, key) != type(section).model_fields[key].get_default(call_default_factory=True)
             ):
                 slots = list(workload.network.capacity)
                 because = why.format(slots=slots, training=workload.training, data=workload.data)
                 yield Unread(dotted, decided_by, f"{dotted}: has no effect, because {because}")
-
-
-def _default(record: object, key: str) -> object:
-    return type(record).model_fields[key].get_default(call_default_factory=True)  # type: ignore[attr-defined]
 
 
 def _any_of(values: tuple[str, ...], given: object) -> bool:

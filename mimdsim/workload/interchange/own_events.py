@@ -148,7 +148,8 @@ class _Reading:
 
     def _of_columns(self, columns: Mapping[str, Any], label: int, where: str) -> Recording:
         """One sample of columns."""
-        found = {ours: _first(columns, names) for ours, names in NAMES.items()}
+        lowered = {str(name).lower(): values for name, values in columns.items()}
+        found = {ours: next((lowered[one] for one in names if one in lowered), None) for ours, names in NAMES.items()}
         wanted = ("x", "y", "p") if self.polarities else ("unit",)
         if not self.polarities and found["unit"] is None:
             found["unit"] = found["x"]  # units as tonic's SHD has them
@@ -248,11 +249,6 @@ def _columns(events: Any) -> Mapping[str, Any] | None:
         return events
     names = getattr(getattr(events, "dtype", None), "names", None)
     return None if names is None else {name: events[name] for name in names}
-
-
-def _first(columns: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    lowered = {str(name).lower(): values for name, values in columns.items()}
-    return next((lowered[name] for name in names if name in lowered), None)
 
 
 def _entries(events: Any, where: str) -> tuple[tuple[int, ...], Ints]:
