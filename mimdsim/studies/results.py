@@ -118,9 +118,15 @@ NARROW = (
 
 
 def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = (), *, narrow: bool = False) -> list[str]:
-    """The table for the console: `table_cells`, aligned; narrow: without the columns that end in NARROW."""
+    """The table for the console: `table_cells`, aligned; narrow: without the columns that end in NARROW, and without
+    fields that are alike in all of several rows."""
     cells = table_cells(rows, axes, gpus)
-    kept = [at for at, name in enumerate(cells[0]) if not (narrow and name.endswith(NARROW) and at >= len(axes))]
+    alike = [len(rows) > 1 and len({line[at] for line in cells[1:]}) == 1 for at in range(len(axes))]
+    kept = [
+        at
+        for at, name in enumerate(cells[0])
+        if not (narrow and (alike[at] if at < len(axes) else name.endswith(NARROW)))
+    ]
     return align_columns([[line[at] for at in kept] for line in cells])
 
 

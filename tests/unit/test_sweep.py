@@ -261,6 +261,8 @@ def test_a_ratio_to_a_gpu_has_its_interval() -> None:
     header, line = table_lines([row], ["seed"], ("a100",))
     assert header.endswith("a100 ms / tiled ms")
     assert line.endswith("1.5 (0.67-3.5)")  # half to double, and two thirds to five thirds, independently
+    header, *_ = table_lines([row | {"tiles": 4}, row | {"tiles": 8}], ["seed", "tiles"], narrow=True)
+    assert header.split()[:2] == ["tiles", "ms/step"]  # the seed is the same in both
     missing = table_lines([row | {"a100 strongest_ms": None}], ["seed"], ("a100",))[1]
     assert missing.endswith("-")
 
