@@ -50,6 +50,9 @@ class MatrixUnit(SourcedSection):
         return self.float_channels if dtype == "f32" else self.half_channels
 
 
+_ONE_BY_ONE = MatrixUnit.model_construct(**{**dict.fromkeys(MatrixUnit.model_fields, 1), "sources": {}})  # type: ignore[arg-type]
+
+
 class Chip(SourcedSection):
     """How many tiles, on which grid, at which clock. Tiles are numbered row by row."""
 
@@ -378,6 +381,12 @@ class MimdMachine(NotedMachine):
         if self.energy is not None and self.memory is not None and self.memory.joules_per_byte is None:
             raise ValueError("[memory] has no joules_per_byte, but there is [energy], which counts every byte")
         return self
+
+    @property
+    def product_unit(self) -> MatrixUnit | None:
+        """What products of matrices are cut for: [matrix], or one number after the other on a core of another
+        instruction set, whose costs of a product know nothing of units."""
+        return self.matrix or (_ONE_BY_ONE if self.tile.instruction_set != NATIVE else None)
 
     @property
     def correlation(self) -> Correlation | None:
