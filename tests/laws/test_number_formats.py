@@ -112,7 +112,7 @@ def test_a_core_that_computes_with_it_does_not_convert(more: dict[str, object]) 
 def test_an_array_of_whole_numbers_takes_products_with_spikes_alone(more: dict[str, object]) -> None:
     program, phases = compiled(functional("int8", **more)).program, set()
     fast = InstructionCycles(matrix_flops_per_cycle=1e6, sources={"matrix_flops_per_cycle": "derived: a test"})
-    for step, table in [(one, table) for one, *_ in program.supersteps() for table in step.tables]:
+    for step, table in [(one, table) for one, *_ in program.supersteps() for table in one.tables]:
         if table.codelet.narrow:
             with_it, without = (on_core(table.codelet, on, 8).cost for on in (core(int8=fast), core()))
             phases.add(step.phase)
