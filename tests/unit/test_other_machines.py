@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from by_hand import compute_cycles, timed, tiny
+from matplotlib.container import ErrorbarContainer
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.compiler import plan_exchanges
@@ -34,6 +35,7 @@ from mimdsim.program import (
     WorkerBundles,
 )
 from mimdsim.report import short_lines, summary_lines
+from mimdsim.report.figures_time import draw_comparison
 from mimdsim.report.headline import verdicts
 from mimdsim.report.machine_comparison import contenders
 from mimdsim.studies import make_study
@@ -353,6 +355,10 @@ def test_a_foreign_machine_beside_the_reference_has_an_unknown_time() -> None:
     assert not gpu.unknown  # it is held against the reference
     (said,) = (one.text for one in verdicts(profile) if one.subject == "machine")
     assert said.startswith(f"Unknown against the reference: {UNKNOWN}; with them ")
+    figure = draw_comparison(profile)
+    assert figure is not None
+    whiskers = [one for one in figure.axes[0].containers if isinstance(one, ErrorbarContainer)]
+    assert len(whiskers) == len(contenders(profile)) - 1  # no interval of what is unknown
     several = replace(profile, tiled_beside=(foreign,) * 4)
     assert " ".join(short_lines(several)).count("Tenstorrent Wormhole") == 4  # cut elsewhere than at their names
     (warning,) = (one for one in profile.warnings if "instruction set" in one)
