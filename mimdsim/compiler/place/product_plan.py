@@ -237,14 +237,17 @@ def _splits(groups: int, inner_groups: int, n: int, tiles: int) -> tuple[np.ndar
 
 
 def _on_its_core(machine: MimdMachine, codelet: Codelet, boxes: dict[str, tuple[Any, ...]]) -> Any:
-    """Cycles of a library vertex on tiles of another instruction set; boxes: the extents of its fields."""
-    made, extents = with_machine_cost(codelet, machine), {}
+    """Cycles of a product or sum, as of one that all contexts share, on tiles of another instruction set; boxes: the
+    extents of its fields."""
+    made, extents, contexts = with_machine_cost(codelet, machine), {}, machine.tile.working_contexts
     for name, one in made.extents.items():
         assert isinstance(one, Length | Size)
         box = boxes[one.field]
         extents[name] = -(-np.asarray(box[one.axis] if isinstance(one, Length) else math.prod(box)) // one.per)
-    assert isinstance(made.cost, TileFormula)
-    return made.cost.cycles(extents, machine.tile.working_contexts, machine.tile.vector_bytes)
+    if isinstance(made.cost, TileFormula):
+        return made.cost.cycles(extents, contexts, machine.tile.vector_bytes)
+    turns = (term.bundles * math.prod(extents[name] for name in term.extents) for term in made.cost.terms)
+    return contexts * (made.cost.fixed + sum(turns))  # counted for the machine: on one of them
 
 
 def _candidates(
