@@ -200,7 +200,7 @@ class Fabric(SourcedSection):
     multicast: Literal["tree", "reserved", "linked", "none"] = Field(default="tree", description="exchange phases")
     """Of 'routed': what several tiles want is sent once, along a 'tree'; or its sender waits until the tree is
     'reserved', there and back, for every packet or, 'linked', for every message, where that takes it less time than to
-    send to each; 'none': to each."""
+    send to each, and none in phases that this makes slower; 'none': to each."""
     switching: Literal["cut-through", "wormhole"] = Field(default="cut-through", description="exchange phases")
     """Of 'routed': packets are stored where they wait ('cut-through'), or hold the links that they have come along
     ('wormhole')."""
