@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from codelet_families import CODELETS
 
+import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import uncertainty
@@ -19,6 +20,7 @@ from mimdsim.machine import MimdMachine, find_machine, load_machine
 from mimdsim.machine.codelet_costs import NATIVE_VECTOR_BYTES, NATIVE_VERTEX_BUNDLES, Core, InstructionCycles
 from mimdsim.program import Codelet, Term, TileFormula, Vectors, WorkerBundles
 from mimdsim.program.instruction_mix import CLASSES, NATIVE_SLOTS, Mix
+from mimdsim.workload import load_workload
 
 FOREIGN = ("spinnaker2", "wormhole", "wse2")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "other-machines.md"
@@ -219,3 +221,12 @@ def test_numbers_of_a_core_can_be_changed() -> None:
     assert machine.costs.core is not None
     assert machine.costs.core.load_cycles == 1
     assert machine.costs.core.sources["load_cycles"].startswith("assumed: what-if value")
+
+
+def test_instructions_of_a_core_are_an_axis(tmp_path: Path) -> None:
+    small = load_workload("digits", {"data.timesteps": 2, "network.hidden": (16,), "network.capacity": (6, 10)})
+    axes = {"costs.core.load_cycles": (1.0, 4.0), "costs.core.add_cycles": (10.0, 40.0)}
+    rows = mimdsim.sweep(small, "wormhole", axes, fill=0.5, processes=1, folder=tmp_path)
+    ms = [row["ms_per_training_step"] for row in rows]
+    assert ms == sorted(ms)
+    assert ms[0] < min(ms[1:])
