@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from codelet_families import CODELETS
 
-import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import uncertainty
@@ -18,6 +17,7 @@ from mimdsim.codelets.training import SGD
 from mimdsim.costs.core_costs import on_core, price
 from mimdsim.machine import MimdMachine, find_machine, load_machine
 from mimdsim.machine.codelet_costs import NATIVE_VECTOR_BYTES, NATIVE_VERTEX_BUNDLES, Core, InstructionCycles
+from mimdsim.pipeline.overrides import split_changes
 from mimdsim.program import Codelet, Term, TileFormula, Vectors, WorkerBundles
 from mimdsim.program.instruction_mix import CLASSES, NATIVE_SLOTS, Mix
 
@@ -222,9 +222,10 @@ def test_numbers_of_a_core_can_be_changed() -> None:
     assert machine.costs.core.sources["load_cycles"].startswith("assumed: what-if value")
 
 
-def test_instructions_of_a_core_are_an_axis(tmp_path: Path) -> None:
-    small = {"data.timesteps": 2, "network.hidden": (16,), "network.capacity": (6, 10)}
-    axes = {"costs.core.load_cycles": (1.0, 4.0), "costs.core.add_cycles": (10.0, 40.0)}
-    asked = mimdsim.Study(machine="wormhole", workloads="digits", fill=0.5, changes=small, axes=axes)
-    ms = [row["ms_per_training_step"] for row in mimdsim.study(asked, tmp_path, processes=1).rows]
-    assert ms[0] < min(ms[1:3]) <= max(ms[1:3]) < ms[3]
+def test_instructions_of_a_core_are_set_as_other_numbers_are() -> None:
+    _, changes = split_changes({"costs.core.load_cycles": 3.0})  # of --set, sweeps and studies
+    machine = load_machine("wormhole", changes)
+    assert isinstance(machine, MimdMachine)
+    assert machine.costs is not None
+    assert machine.costs.core is not None
+    assert machine.costs.core.load_cycles == 3
