@@ -227,14 +227,15 @@ def _in_bfloat16(codelet: Codelet) -> Codelet:
 
 
 @lru_cache(maxsize=512)
-def with_narrow(codelet: Codelet, fields: tuple[tuple[str, str], ...]) -> Codelet:
+def with_narrow(codelet: Codelet, fields: tuple[tuple[str, str], ...], of_spikes: bool = False) -> Codelet:
     """The codelet where it reads fields in formats of their own: converted, pair by pair, where nothing computes with
-    them. A C++ vertex loads a vector of them in a turn of its deepest loop."""
+    them. of_spikes: what they are multiplied with is 0 or 1. A C++ vertex loads a vector of them in a turn of its
+    deepest loop."""
     cost, extents, names = codelet.cost, dict(codelet.extents), ", ".join(f"{name} {each}" for name, each in fields)
     source = f"{cost.source}; converts {names}: " + "; ".join(
         f"{FORMATS[each].widened:g} a pair, {FORMATS[each].counted.partition(';')[0]}, assumed" for _, each in fields
     )
-    about: dict[str, Any] = {"name": f"{codelet.name}<{names}>", "narrow": fields}
+    about: dict[str, Any] = {"name": f"{codelet.name}<{names}>", "narrow": fields, "of_spikes": of_spikes}
     if isinstance(cost, WorkerBundles):
         deepest = max(cost.terms, key=lambda term: len(term.extents), default=None)
         if deepest is None:

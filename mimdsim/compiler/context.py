@@ -13,7 +13,7 @@ from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format, with_narrow
 from mimdsim.compiler.layout import MOMENTS, Layout, in_bands
 from mimdsim.graph import Graph, Operation, Scan, Value
-from mimdsim.graph.names import listed
+from mimdsim.graph.names import INPUT, listed
 from mimdsim.program import Codelet, Copy, Program, Superstep, TileFormula, TileMapping
 from mimdsim.program.loop_extents import Lists, Recorded
 
@@ -184,7 +184,14 @@ class Lowering(Layout):
             moved_bytes=self.options.item_bytes if alone else moved.item_bytes,
             kept_bytes=max((held.item_bytes for held in kept if held.category == MOMENTS), default=None),
         )
-        return with_narrow(made, own) if own and codelet.flops else made
+        return with_narrow(made, own, self._of_spikes()) if own and codelet.flops else made
+
+    def _of_spikes(self) -> bool:
+        """Whether what is lowered multiplies weights with zeros and ones, not with gradients or other numbers."""
+        read = [self.values[op.inputs[0]] for op in self.operations if op.kind in ("matmul", "synapse")]
+        spiking = {one.name for one in self.network.layers if one.spiking and (not one.cell or one.cell.of.spiking)}
+        spiking |= {INPUT} if self.network.encoding == "events" else set()
+        return bool(read) and all(one.role == "spikes" and one.layer in spiking for one in read)
 
     def program(self, **about: Any) -> Program:
         layer_of_tile = [""] * self.tiles

@@ -66,7 +66,7 @@ def on_core(codelet: Codelet, core: Core, vector_bytes: int) -> Codelet:
     lanes = max(vector_bytes // item_bytes, 1)
     terms, prices = [], []
     for term in cost.terms:
-        if term.converts and getattr(core, FORMATS[term.converts].core) is not None:
+        if term.converts and _multiplies(codelet, term.converts, core):
             continue
         mix, nest = instructions_of(codelet, term), term.extents
         vectors = any(name == VECTORS or isinstance(extents.get(name), Vectors) for name in nest)
@@ -89,6 +89,11 @@ def on_core(codelet: Codelet, core: Core, vector_bytes: int) -> Codelet:
         ),
         extents=extents,
     )
+
+
+def _multiplies(codelet: Codelet, own: str, core: Core) -> bool:
+    """Whether the core computes with numbers of a format as they are: with whole numbers where all are."""
+    return getattr(core, FORMATS[own].core) is not None and (codelet.of_spikes or FORMATS[own].fraction > 0)
 
 
 def _computed_in(codelet: Codelet, core: Core) -> tuple[str, int]:
@@ -143,12 +148,15 @@ def _library_on_core(codelet: Codelet, formula: TileFormula, core: Core, vector_
     converts = bool(codelet.number_format) and not narrow
     loaded, stored = (Mix(load=1), Mix(store=1)) if not converts else (Mix(load=1) + WIDENED, Mix(store=1) + NARROWED)
     apart = {name: FORMATS[own] for name, own in codelet.narrow}
-    tables = [own.core for own in apart.values() if getattr(core, own.core) is not None]
+    tables = [FORMATS[own].core for _, own in codelet.narrow if _multiplies(codelet, own, core)]
+    whole = any(not FORMATS[own].fraction for _, own in codelet.narrow) and tables  # what is beside them becomes bytes
 
     def moving(field: Field) -> Mix:
         mix = loaded * field.reads + stored * field.writes
         if field.name in apart and not tables:
-            mix += Mix(integer=apart[field.name].widened / 2 * lanes / (1 if wide else lanes))
+            mix += Mix(integer=apart[field.name].widened * (1 if wide else lanes / 2))
+        if whole and field.name not in apart:  # into bytes; sums of whole numbers times the scale
+            mix += Mix(integer=field.reads + field.writes, multiply=field.writes) * (1 if wide else lanes)
         return mix
 
     each = [

@@ -43,10 +43,15 @@ def with_machine_costs(program: Program, machine: MimdMachine) -> Program:
     if costs is None and width == NATIVE_VECTOR_BYTES:
         return program
 
-    def change(codelet: Codelet) -> Codelet:
-        return _scale_cost(_with_costs(_with_vector_width(codelet, width), costs, width, machine.name), costs)
+    return _WITH_COSTS.get(
+        program, (costs, width), lambda: program.map_codelets(lambda codelet: with_machine_cost(codelet, machine))
+    )
 
-    return _WITH_COSTS.get(program, (costs, width), lambda: program.map_codelets(change))
+
+def with_machine_cost(codelet: Codelet, machine: MimdMachine) -> Codelet:
+    """A single codelet of `with_machine_costs`."""
+    costs, width = machine.costs, machine.tile.vector_bytes
+    return _scale_cost(_with_costs(_with_vector_width(codelet, width), costs, width, machine.name), costs)
 
 
 def costs_of_another(program: Program, machine: MimdMachine) -> tuple[str, ...]:

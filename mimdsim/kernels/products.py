@@ -75,7 +75,7 @@ def matmul(k: Builder, a: Operand, b: Operand, *, out: Operand) -> PlannedProduc
         )
     k.require_between_supersteps("matmul")
     found = plan_matmul(k, a.shape[0], a.shape[1], b.shape[1], a.dtype)
-    place, unit = found.place, k.machine.matrix
+    place, unit = found.place, k.machine.product_unit
     assert unit is not None  # the plan refused a machine without
     left, right = _arrange_operand(k, a, place.left, found.left), _arrange_operand(k, b, place.right, found.right)
     total = out if same_mapping(out.mapping, found.result) else _declare_like(k, out, found.result)
@@ -118,7 +118,7 @@ def _arrange_operand(k: Builder, held: Variable, blocks: Blocks, mapping: TileMa
 
 def _move(k: Builder, step: str, source: Variable, target: Variable, parts: Parts, *, transposed: bool) -> None:
     """Boxes of `source` into `target`, transposed on the tile if a different axis is contiguous there."""
-    unit = k.machine.matrix
+    unit = k.machine.product_unit
     assert unit is not None
     dtype = format_of(source)
     channels = unit.channels(dtype)

@@ -89,8 +89,7 @@ def uncertain_numbers(machine: MimdMachine) -> dict[str, UncertainNumber]:
 
 def _uncertain_number(values: SourcedSection, section: str, key: str, source: str) -> UncertainNumber | None:
     value, name, unit = getattr(values, key), f"{section}.{key}", dimension(key)
-    field = type(values).model_fields[key]
-    whole = field.annotation is int
+    field, whole = type(values).model_fields[key], isinstance(value, int)
     if not isinstance(value, int | float) or not value or unit in HELD or name in HELD_NUMBERS:
         return None
     if whole and unit != "cycles":

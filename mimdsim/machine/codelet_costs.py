@@ -130,7 +130,7 @@ class Core(InstructionCycles):
     fp8: InstructionCycles | None = None
     """What differs where weights are E4M3 or E5M2, with which the core then computes; else it converts them."""
     int8: InstructionCycles | None = None
-    """What differs where weights are whole numbers of a byte; else it converts them."""
+    """What differs where weights are whole numbers of a byte and multiply spikes; else it converts them."""
     vectors: InstructionCycles | None = None
     """What differs on vectors, on which loops over elements without branches run then, too."""
 

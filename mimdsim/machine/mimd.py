@@ -50,6 +50,9 @@ class MatrixUnit(SourcedSection):
         return self.float_channels if dtype == "f32" else self.half_channels
 
 
+_ONE_BY_ONE = MatrixUnit.model_construct(**{**dict.fromkeys(MatrixUnit.model_fields, 1), "sources": {}})  # type: ignore[arg-type]
+
+
 class Chip(SourcedSection):
     """How many tiles, on which grid, at which clock. Tiles are numbered row by row."""
 
@@ -197,7 +200,7 @@ class Fabric(SourcedSection):
     multicast: Literal["tree", "reserved", "linked", "none"] = Field(default="tree", description="exchange phases")
     """Of 'routed': what several tiles want is sent once, along a 'tree'; or its sender waits until the tree is
     'reserved', there and back, for every packet or, 'linked', for every message, where that takes it less time than to
-    send to each; 'none': to each."""
+    send to each, and none in phases that this makes slower; 'none': to each."""
     switching: Literal["cut-through", "wormhole"] = Field(default="cut-through", description="exchange phases")
     """Of 'routed': packets are stored where they wait ('cut-through'), or hold the links that they have come along
     ('wormhole')."""
@@ -378,6 +381,12 @@ class MimdMachine(NotedMachine):
         if self.energy is not None and self.memory is not None and self.memory.joules_per_byte is None:
             raise ValueError("[memory] has no joules_per_byte, but there is [energy], which counts every byte")
         return self
+
+    @property
+    def product_unit(self) -> MatrixUnit | None:
+        """What products of matrices are cut for: [matrix], or one number after the other on a core of another
+        instruction set, whose costs of a product know nothing of units."""
+        return self.matrix or (_ONE_BY_ONE if self.tile.instruction_set != NATIVE else None)
 
     @property
     def correlation(self) -> Correlation | None:

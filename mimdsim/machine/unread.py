@@ -46,6 +46,16 @@ OF_TILED = (
         'rows and columns are closed to rings by chip.grid = "torus" alone',
     ),
     _Readers(
+        ("exchange.ring_columns",),
+        lambda machine: machine.exchange.ring_columns * machine.exchange.tiles_per_router >= machine.chip.grid_columns,
+        "a row of tiles has more routers",
+    ),
+    _Readers(
+        ("exchange.ring_rows",),
+        lambda machine: machine.exchange.ring_rows * machine.chip.grid_columns >= machine.chip.tiles,
+        "a column of tiles has more routers",
+    ),
+    _Readers(
         ("exchange.tiles_per_bus",),
         lambda machine: machine.exchange.model != "routed" or machine.exchange.tiles_per_bus == 1,
         'tiles of exchange.model = "routed" have ports of their own',

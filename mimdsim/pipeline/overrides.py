@@ -11,7 +11,9 @@ from mimdsim.base.schema import dotted_changes, parse_toml
 from mimdsim.machine import Given, GpuMachine, MimdMachine, given_machine, load_machine, tiled_machine
 
 WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
-MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "memory")
+MACHINE_SECTIONS = (
+    "chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "costs", "area", "power", "memory",
+)  # fmt: skip
 
 
 def parse_value(text: str) -> Any:

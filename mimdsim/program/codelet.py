@@ -224,7 +224,7 @@ class Codelet:
     that vertices with adjacent slices may run as one, with bit-identical results.
     extents: how often the loops of its costs run, by the names used in terms and formulas.
     value_bytes: of a value that it computes with; number_format: "bfloat16", where bytes do not say it. narrow: fields
-    that it reads in a format of their own, and these formats.
+    that it reads in a format of their own, and these formats; of_spikes: what it multiplies them with is 0 or 1.
     count: for extents that depend on data other than recorded lists of spikes: called before compute
     with the same arguments; returns whole numbers by name (form 'table': columns), which runs record for timing.
     """
@@ -243,6 +243,7 @@ class Codelet:
     value_bytes: int = 4
     number_format: str = ""
     narrow: tuple[tuple[str, str], ...] = ()
+    of_spikes: bool = False
     count: Callable[..., dict[str, Any]] | None = None
     extents: Mapping[str, Extent] = member(default_factory=dict, hash=False)
 

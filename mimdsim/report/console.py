@@ -12,9 +12,8 @@ from typing import Any
 
 from mimdsim.base.units import counted
 from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
-from mimdsim.report.formatting import changed_fields, clipped, interval, milliseconds, plain, significant, thousands
+from mimdsim.report.formatting import changed_fields, clipped, plain, significant, thousands
 from mimdsim.report.headline import MOST_ADVICE, Verdict, verdicts
-from mimdsim.report.machine_comparison import contenders, strongest_gpu
 from mimdsim.report.sections import sections
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
@@ -53,7 +52,7 @@ def short_lines(profile: RunProfile, page: Path | None = None) -> list[str]:
     blocks = [_said_shortly(one) for one in said]
     room = SHORT_LINES - len(heads) - len(last)
     for at in reversed(range(len(said))):  # the least important ones become their first clause
-        if sum(map(len, blocks)) > room:
+        if sum(map(len, blocks)) > room and said[at].subject != "machine":  # whose clauses end with the name
             blocks[at] = _said_shortly(said[at]._replace(text=FIRST_CLAUSE.sub(".", said[at].text)))
     lines = [line for block in blocks for line in block]
     if len(lines) > room:
@@ -75,17 +74,10 @@ def folded_lines(lines: Iterable[str]) -> list[str]:
 
 
 def _first_of_each(profile: RunProfile) -> tuple[list[Verdict], list[str]]:
-    """Verdicts without further ones of a subject, GPUs beside the strongest, warnings; and how many are left out."""
+    """Verdicts without further ones of a subject, and warnings; and how many are left out."""
     every: dict[str, list[Verdict]] = {}
     for one in verdicts(profile):
         every.setdefault(one.subject, []).append(one)
-    found = contenders(profile)
-    rival = strongest_gpu(found)
-    every.setdefault("GPU", []).extend(
-        Verdict("GPU", "note", f"{milliseconds(one.seconds)} ms (interval {interval(one.low, one.high)} ms) on "
-                f"{one.label}: {one.ratio_words}.")
-        for one in found if one.strongest and not one.tiled and one is not rival
-    )  # fmt: skip
     if profile.warnings:
         every["warning"] = [Verdict("warning", "bad", text) for text in profile.warnings]
     said, left = [], []

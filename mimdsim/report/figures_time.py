@@ -189,7 +189,8 @@ def draw_comparison(profile: RunProfile, ax: Axes | None = None) -> Figure | Non
     for height, one in enumerate(found):
         low, high = min(one.low, one.seconds), max(one.high, one.seconds)
         reach = [[1e3 * (one.seconds - low)], [1e3 * (high - one.seconds)]]
-        axes.errorbar(1e3 * one.seconds, height, xerr=reach, color=INK, capsize=3, linewidth=1.1)
+        if not (one.tiled and one.unknown):
+            axes.errorbar(1e3 * one.seconds, height, xerr=reach, color=INK, capsize=3, linewidth=1.1)
         words = one.ratio_words if one.fits else "does not fit its memory"
         note = f"{milliseconds(one.seconds)} ms" + ("" if words == "–" else f" · {words}")
         beside = axes.get_yaxis_transform()  # a column to the right of the bars, for which the layout leaves room

@@ -65,6 +65,11 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     rival = strongest_gpu(others)
     if rival is not None:
         found.append(Verdict("GPU", *_comparison(rival, profile.tiled), ((rival.label, "comparison"),)))
+        found += [
+            Verdict("GPU", "note", _behind(one, rival), ((one.label, "comparison"),))
+            for one in others
+            if one.strongest and not one.tiled and one is not rival
+        ]
         if why := _by_kernel(rival, profile):
             found.append(Verdict("GPU", "note", why, (("difference", "table-operations"),)))
     found += [
@@ -74,7 +79,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     ]
     found += [Verdict("inference", *inference_verdict(one)) for one in profile.inference[:1]]
     found += _training(profile)
-    if profile.tiled is not None and profile.tiled.spans:
+    if profile.tiled is not None and profile.tiled.spans and not profile.tiled.unknown:
         found += [_bottleneck(profile.tiled), _balance(profile.tiled)]
     found += _spikes(profile)
     if any(one.name == FIRING and not one.passed for one in profile.findings):
@@ -127,12 +132,13 @@ def _time(tiled: TiledProfile, batch: int) -> Said:
 
 
 def _why(one: Contender, reference: Contender) -> str:
-    """What makes most of the difference between two tiled machines: ', mostly by exchange (0.60 and 0.21 ms)'."""
+    """What makes most of the difference between two machines of a kind: ', mostly by exchange (0.60 and 0.21 ms)'."""
     slower, faster = (one, reference) if one.seconds > reference.seconds else (reference, one)
-    parts = list(zip(PARTS, slower.parts, faster.parts, strict=True))
+    parts = list(zip(PARTS if one.tiled else GPU_PARTS, slower.parts, faster.parts, strict=True))
     name, much, little = max(parts, key=lambda part: part[1] - part[2])
     if slower.seconds <= 0 or much - little <= 0.05 * slower.seconds:
         return ""
+    name = name if one.tiled else f"{name}-bound kernels"
     return f", mostly by {name} ({milliseconds(much)} and {milliseconds(little)} ms)"
 
 
@@ -165,6 +171,13 @@ def _comparison(rival: Contender, tiled: TiledProfile | None) -> Said:
     if rival.ratio > 1:
         return "good", f"The tiled machine is {rival.margin_words} than the {strongest}."
     return "bad", f"The {strongest}, is {rival.margin_words} than the tiled machine."
+
+
+def _behind(one: Contender, strongest: Contender) -> str:
+    """The time of another GPU, and what of it the strongest spends less on."""
+    span = f"{milliseconds(one.seconds)} ms (interval {interval(one.low, one.high)} ms)"
+    slower = f"{significant(one.seconds / strongest.seconds, 2)}× the time of the strongest{_why(one, strongest)}"
+    return f"{span} on {one.label}: {f'{one.ratio_words}; ' if one.ratio else ''}{slower}."
 
 
 def _by_kernel(rival: Contender, profile: RunProfile) -> str:

@@ -104,7 +104,8 @@ def times_faster(low: float, best: float, high: float) -> str:
     """A ratio of two times with its interval, or its inverse if that is above 1: '1.6× faster (1.1–2.4)'."""
     if best < 1:
         low, best, high = inverse(high), inverse(best), inverse(low)
-    return f"{significant(best, 2)}× faster ({significant(low, 2)}–{significant(high, 2)})"
+    digits = 2 if best >= 1.1 else 3  # not '1.0× faster'
+    return f"{significant(best, digits)}× faster ({significant(low, digits)}–{significant(high, digits)})"
 
 
 def inverse(value: float) -> float:

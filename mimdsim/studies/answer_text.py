@@ -19,6 +19,7 @@ from mimdsim.studies.results import FIRING_COLUMN, align_columns, note_lines
 from mimdsim.studies.runner import StudyResult
 
 MOST_NOTES = 8
+OF_GPUS = ("time", "ratio", "gpu_ratio")  # metrics beside which the times of GPUs are shown
 
 
 def answer_lines(result: StudyResult) -> Iterator[str]:
@@ -149,6 +150,8 @@ def would_change(ranking: Ranking) -> list[str]:
     if result.failed:
         said.append(f"{counted(result.failed, 'point')} failed; the notes say why.")
     said += [f"The {metric.name} of no point is known." for metric in ranking.unknown]
+    if result.study.gpus and not any(each.name in OF_GPUS for each in (*ranking.metrics, *ranking.unknown)):
+        said.append("The GPUs stand in no answer: of all metrics gpu_ratio alone compares them.")
     if result.study.fill is not None:
         said.append(f"Every list of spikes is filled to {result.study.fill:.0%}; recorded spikes may differ by layer.")
     else:

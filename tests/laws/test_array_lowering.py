@@ -366,6 +366,36 @@ def test_products_take_the_cycles_they_were_planned_with() -> None:
     assert multiply.flops == 2 * 2 * 128 * 256 * 64
 
 
+COUNTED = {
+    "fixed": 40, "source": "derived: a test", "terms": [{"bundles": 2, "extents": ["rows", "inner", "positions"]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "counted"),
+    [("wormhole", False), ("wormhole", True), pytest.param("spinnaker2", False, marks=pytest.mark.slow)],
+)
+def test_products_on_cores_of_their_own_take_what_these_say(name: str, counted: bool) -> None:
+    """Planned by [costs], as there is no [matrix]; the rate of a unit for products acts."""
+    costs: dict[str, Any] = {"costs.codelets": {"BlockProduct<forward>": COUNTED}} if counted else {}
+    network, size = small_network((128, 256, 10), timesteps=2, batch=64, spikes="dense"), (64, 128, 256)
+    cycles = {}
+    for rate in (1.0, 1000.0):
+        on = load_machine(name, costs | {"costs.core.matrix_flops_per_cycle": rate, "tile.sram_bytes": "512 KiB"})
+        assert isinstance(on, MimdMachine)
+        made = compile_graph(training_graph(network), network, on, MappingOptions())
+        assert made.placement.arrays is not None
+        plan = made.placement.arrays.forward(*size).plan
+        nothing = RecordedActivity(ids={}, counts={}, dropped={})
+        profile = time_program(made.program, on, nothing, memory_profile(made.program, made.memory, on))
+        spans = {span.name: span for span in profile.spans}
+        assert spans["multiply current.hidden0"].compute_cycles == pytest.approx(2 * plan.multiply_cycles, rel=0.05)
+        assert not profile.unknown
+        assert not made.reads.same_on(load_machine(name, {"costs.core.matrix_flops_per_cycle": 7.0}))
+        cycles[rate] = profile.cycles
+    assert cycles[1.0] > (1 if counted else 2) * cycles[1000.0]
+
+
 @settings(SMALL)
 @given(m=st.integers(1, 300), k=st.integers(1, 600), n=st.integers(1, 300), tiles=st.sampled_from([4, 40, 300]))
 def test_sums_are_exchanged_in_the_cycles_they_were_planned_with(m: int, k: int, n: int, tiles: int) -> None:

@@ -25,7 +25,7 @@ from mimdsim.costs.fabric.routed import Routed, RoutedPhase, Times
 from mimdsim.costs.fabric.traffic import Ends, Phase
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.columns import routes
-from mimdsim.pipeline import compile_workload, simulate
+from mimdsim.pipeline import compile_workload, retime, simulate
 from mimdsim.program import Superstep
 from mimdsim.program.messages import Messages, arrivals_of
 from mimdsim.search import search
@@ -185,6 +185,32 @@ def test_wider_links_and_cheaper_hops_are_never_slower(sent: Sent, shape: dict[s
     lighter = shape | {"exchange_header_bytes": 0, "exchange_acknowledge_bytes": 0}
     if shape["exchange_multicast"] in ("tree", "none"):
         assert cycles(routed(**lighter), sent) <= before
+
+
+@settings(max_examples=100, deadline=None)
+@given(sent=messages, shape=shapes, multicast=st.sampled_from(["reserved", "linked"]))
+def test_trees_are_left_where_others_wait_for_their_links(sent: Sent, shape: dict[str, Any], multicast: str) -> None:
+    found = []
+    for hop in (0.0, shape["exchange_hop_cycles"]):
+        machine = routed(**shape | {"exchange_multicast": multicast, "exchange_hop_cycles": hop})
+        network, (given_messages, ends) = Network.of(machine.chip, machine.exchange), listed(sent)
+        traffic = Phase.of(Listed.of(given_messages), ends, network, machine.exchange).traffic
+        both = [Times.at(traffic, machine.exchange, trees).cycles for trees in (True, False)]
+        found.append(Times.faster(traffic, machine.exchange).cycles)
+        np.testing.assert_array_equal(found[-1], np.minimum(*both))
+    assert (found[0] <= found[1]).all()
+
+
+@pytest.mark.parametrize("name", ["wormhole", "blackhole"])
+def test_programs_on_networks_that_reserve_trees_are_never_faster_with_slower_hops(name: str) -> None:
+    changes = {"network.hidden": (64, 32), "network.capacity": (12, 6, 10), "data.timesteps": 2, "training.batch": 8}
+    found, compiled = [], None
+    for hop in (0.0, 5.0, 10.0, 20.0, 40.0, 160.0):
+        machine = load_machine(name, {"exchange.hop_cycles": hop})
+        assert isinstance(machine, MimdMachine)
+        compiled = compiled or compile_workload(load_workload("digits", changes), machine)
+        found.append(retime(compiled, machine, filled_activity(compiled.network, 0.5)).cycles)
+    assert found == sorted(found)
 
 
 @pytest.mark.slow

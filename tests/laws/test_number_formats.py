@@ -108,6 +108,37 @@ def test_a_core_that_computes_with_it_does_not_convert(more: dict[str, object]) 
             assert (most > least).all()
 
 
+@pytest.mark.parametrize("more", [{}, {"spikes": "dense", "capacities": None}], ids=["lists", "dense"])
+def test_an_array_of_whole_numbers_takes_products_with_spikes_alone(more: dict[str, object]) -> None:
+    program, phases = compiled(functional("int8", **more)).program, set()
+    fast = InstructionCycles(matrix_flops_per_cycle=1e6, sources={"matrix_flops_per_cycle": "derived: a test"})
+    for step, table in [(one, table) for one, *_ in program.supersteps() for table in one.tables]:
+        if table.codelet.narrow:
+            with_it, without = (on_core(table.codelet, on, 8).cost for on in (core(int8=fast), core()))
+            phases.add(step.phase)
+            assert table.codelet.of_spikes == (step.phase == "forward")
+            if hasattr(with_it, "terms"):
+                assert len(with_it.terms) == len(without.terms) - table.codelet.of_spikes
+            else:
+                names = [*table.codelet.extents, *(f"vectors of {field.name}" for field in table.codelet.fields)]
+                shape = {key: np.array([64, 640]) for key in names}
+                ours, theirs = (each.cycles(shape, 1, 8) for each in (with_it, without))
+                assert (ours < theirs / 4 if table.codelet.of_spikes else ours == theirs).all()
+    assert phases == {"forward", "backward"}
+
+
+@pytest.mark.parametrize("encoding", ["image", "values"])
+def test_inputs_of_numbers_are_no_spikes(encoding: str) -> None:
+    network = replace(functional("int8", spikes="dense", capacities=None), encoding=encoding)
+    codelets = {
+        table.operands["left"]: table.codelet
+        for step, _, _ in compiled(network).program.supersteps()
+        for table in step.tables
+        if table.codelet.narrow and step.phase == "forward"
+    }
+    assert {each.of_spikes for each in codelets.values()} == {True, False}
+
+
 def test_gpus_multiply_spikes_at_the_rate_of_a_byte() -> None:
     graph = training_graph(functional("e4m3", spikes="dense", capacities=None, recurrence="none"))
     h100, a100, v100 = (load_machine(name) for name in ("h100", "a100", "v100"))

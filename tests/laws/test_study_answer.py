@@ -354,6 +354,8 @@ def test_what_binds_and_what_is_unknown() -> None:
     assert "Best in time of 2 points: chip.tiles = 200." in said
     assert "Left out of 2 points: 1 (1 beyond max area 600 mm2)." in said
     assert "Unknown for every point, so left out: accuracy." in said
+    assert "The GPUs stand in no answer" not in said
+    assert "The GPUs stand in no answer" in lines_of(*rows, metrics=("area",), gpus=("a100",))
     assert "- Without max area 600 mm2, best would be chip.tiles = 100: 1 ms (0.8 to 1.2), 2 times better." in said
     assert "- The accuracy of no point is known." in said
     assert "Constraints there: max area 600 mm2: 400 mm2 (350 to 450)." in said
@@ -526,7 +528,7 @@ def test_the_page_leads_with_the_answer_and_ends_with_what_would_change_it(tmp_p
 def test_a_page_of_nothing(tmp_path: Path, rows: int) -> None:
     text = page(tmp_path, *[row(None, note="too few tiles") for _ in range(rows)], metrics=("time", "area"))
     assert "What would change this" in text
-    assert ("No point has time or area" if rows else "No point is done.") in text
+    assert ("No point has time or area: too few tiles." if rows else "No point is done.") in text
 
 
 def test_a_sensitivity_leads_with_what_matters(tmp_path: Path) -> None:

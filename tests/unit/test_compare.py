@@ -9,6 +9,7 @@ import pytest
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import simulate
 from mimdsim.profile import RunProfile, load_profile, save_profile
+from mimdsim.profile.store import MAX_PROFILE_BYTES
 from mimdsim.report import summary_lines, write_report
 from mimdsim.report.headline import verdicts
 from mimdsim.report.machine_comparison import by_operation, contenders
@@ -88,3 +89,11 @@ def test_the_report_shows_them_all_and_says_what_does_not_fit(compared: RunProfi
 def test_a_profile_of_several_machines_is_read_as_it_was_written(compared: RunProfile, tmp_path: Path) -> None:
     save_profile(tmp_path / "profile.json", compared)
     assert load_profile(tmp_path / "profile.json") == compared
+
+
+def test_a_profile_of_two_chips_of_most_tiles_is_not_too_large_to_be_read(tmp_path: Path) -> None:
+    sizes = {}
+    for tiles in (16, 4016):
+        save_profile(tmp_path / "profile.json", simulate(load_workload("digits", SMALL), on(chip__tiles=tiles)).profile)
+        sizes[tiles] = (tmp_path / "profile.json").stat().st_size
+    assert 2 * 1_000_000 * (sizes[4016] - sizes[16]) / 4000 < MAX_PROFILE_BYTES

@@ -38,3 +38,21 @@ def test_every_machine_has_the_best_mapping_that_is_found_for_it() -> None:
 def test_a_mapping_of_ones_own_excludes_the_search(tmp_path: Any) -> None:
     with pytest.raises(DescriptionError, match="best_mapping finds one for every machine: leave out mapping"):
         mimdsim.compare(mapping=tmp_path / "mine.toml", best_mapping=10)
+
+
+def test_dense_spikes_have_their_only_mapping() -> None:
+    dense = SMALL | {"network.spikes": "dense", "network.capacity": []}
+    run, plain = (mimdsim.compare("nmnist-2-random", "tiny", changes=dense, best_mapping=each) for each in (9, 0))
+    assert run.tiled.cycles == plain.tiled.cycles
+
+
+@pytest.mark.slow
+def test_dense_spikes_stand_beside_the_best_mapping_of_lists(tmp_path: Any) -> None:
+    given = {"fill": 0.5, "changes": SMALL, "axes": {"network.spikes": ("sparse", "dense")}}
+    found = {
+        how: mimdsim.study(mimdsim.Study(machine="tiny", workloads="nmnist-2-random", **given, **keys), tmp_path / how)
+        for how, keys in (("best", {"mapping": "best", "candidates": 9}), ("published", {}))
+    }
+    best, published = ([row["ms_per_training_step"] for row in each.rows] for each in found.values())
+    assert best[1] == published[1]
+    assert best[0] <= published[0]

@@ -17,6 +17,7 @@ from mimdsim.codelets.training import SGD
 from mimdsim.costs.core_costs import on_core, price
 from mimdsim.machine import MimdMachine, find_machine, load_machine
 from mimdsim.machine.codelet_costs import NATIVE_VECTOR_BYTES, NATIVE_VERTEX_BUNDLES, Core, InstructionCycles
+from mimdsim.pipeline.overrides import split_changes
 from mimdsim.program import Codelet, Term, TileFormula, Vectors, WorkerBundles
 from mimdsim.program.instruction_mix import CLASSES, NATIVE_SLOTS, Mix
 
@@ -219,3 +220,12 @@ def test_numbers_of_a_core_can_be_changed() -> None:
     assert machine.costs.core is not None
     assert machine.costs.core.load_cycles == 1
     assert machine.costs.core.sources["load_cycles"].startswith("assumed: what-if value")
+
+
+def test_instructions_of_a_core_are_set_as_other_numbers_are() -> None:
+    _, changes = split_changes({"costs.core.load_cycles": 3.0})  # of --set, sweeps and studies
+    machine = load_machine("wormhole", changes)
+    assert isinstance(machine, MimdMachine)
+    assert machine.costs is not None
+    assert machine.costs.core is not None
+    assert machine.costs.core.load_cycles == 3

@@ -315,3 +315,10 @@ def test_studies_take_a_machine_itself(tmp_path: Path) -> None:
     assert read_study(tmp_path / "noted.toml").machine == noted.with_outdated(())
     with pytest.raises(DescriptionError, match="'machine': must be text: the name of a machine or its file; or a til"):
         make_study("test", workloads=["digits"], machine=load_machine("a100"), axes=axes)
+
+
+@pytest.mark.parametrize(("key", "least"), [("exchange.ring_columns", 8), ("exchange.ring_rows", 10)])
+def test_a_ring_with_fewer_places_than_tiles_is_told(key: str, least: int) -> None:
+    (note,) = machine_notes(load_machine("wormhole", {key: least - 1}))
+    assert note.startswith(f"{key}: has no effect, because ")
+    assert not machine_notes(load_machine("wormhole", {key: least}))

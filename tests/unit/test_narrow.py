@@ -521,3 +521,13 @@ def test_rows_predict_again_what_they_predicted() -> None:
         assert row.bearing is not None
         assert row.bearing.again(tiled(row.bearing.machine)) == row.predicted
     assert replace(bearing[0], bearing=None).bearing is None
+
+
+@pytest.mark.parametrize("name", ["bow-mesh", "blackhole", "mk1", "spinnaker2", "wse2"])
+def test_both_ends_of_what_may_be_narrowed_are_a_machine(name: str) -> None:
+    """Counts stay, such as channels of memory, which need not be given."""
+    numbers = uncertain_numbers(tiled(name))
+    assert not {"memory.channels", "chip.tiles"} & set(numbers)
+    for end in ("low", "high"):
+        ends = {key: (getattr(each, end), "assumed: an end") for key, each in numbers.items()}
+        assert with_values(tiled(name), ends) != tiled(name)

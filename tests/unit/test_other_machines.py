@@ -3,6 +3,7 @@ exchanges and syncs that grow with distance."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from by_hand import compute_cycles, timed, tiny
+from matplotlib.container import ErrorbarContainer
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.compiler import plan_exchanges
@@ -32,7 +34,8 @@ from mimdsim.program import (
     VertexTable,
     WorkerBundles,
 )
-from mimdsim.report import summary_lines
+from mimdsim.report import short_lines, summary_lines
+from mimdsim.report.figures_time import draw_comparison
 from mimdsim.report.headline import verdicts
 from mimdsim.report.machine_comparison import contenders
 from mimdsim.studies import make_study
@@ -352,6 +355,12 @@ def test_a_foreign_machine_beside_the_reference_has_an_unknown_time() -> None:
     assert not gpu.unknown  # it is held against the reference
     (said,) = (one.text for one in verdicts(profile) if one.subject == "machine")
     assert said.startswith(f"Unknown against the reference: {UNKNOWN}; with them ")
+    figure = draw_comparison(profile)
+    assert figure is not None
+    whiskers = [one for one in figure.axes[0].containers if isinstance(one, ErrorbarContainer)]
+    assert len(whiskers) == len(contenders(profile)) - 1  # no interval of what is unknown
+    several = replace(profile, tiled_beside=(foreign,) * 4)
+    assert " ".join(short_lines(several)).count("Tenstorrent Wormhole") == 4  # cut elsewhere than at their names
     (warning,) = (one for one in profile.warnings if "instruction set" in one)
     assert 'wormhole runs the instruction set "tensix"' in warning
     assert "[costs.codelets.NAME]" in warning
@@ -364,7 +373,7 @@ def test_a_foreign_reference_leaves_every_ratio_unknown() -> None:
     said = {one.subject: one for one in verdicts(profile)}
     assert said["time"].text.startswith(f"Unknown: {UNKNOWN}; with them ")
     assert said["GPU"].text.startswith("Unknown against the strongest GPU strategy")
-    assert "advice" not in said
+    assert not {"advice", "bottleneck", "balance"} & set(said)  # shares of an unknown time
     assert said["machine"].mood == "bad"
 
 

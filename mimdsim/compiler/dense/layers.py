@@ -74,7 +74,7 @@ def _multiply(
     low: ArrayLowering, op: Operation, kind: str, place: ProductPlace, left: str, right: str, result: str
 ) -> None:
     """Partial products, and their sums where the inner dimension is split; serial steps one after the other."""
-    plan, unit = place.plan, low.arrays.machine.matrix
+    plan, unit = place.plan, low.arrays.machine.product_unit
     assert unit is not None
     direct = place.parts == 1
     partial = result

@@ -14,6 +14,7 @@ own choice of splits, is told by validation/dense_plan.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -22,11 +23,14 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
-from mimdsim.codelets.products import partial_product_cycles, partial_sum_cycles
+from mimdsim.codelets.products import SUM_PARTS, block_product, partial_product_cycles, partial_sum_cycles
 from mimdsim.costs.fabric import fabric_of
+from mimdsim.costs.isa_costs import with_machine_cost
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.machine import MimdMachine
+from mimdsim.machine.codelet_costs import NATIVE
 from mimdsim.machine.mimd import MatrixUnit
+from mimdsim.program import Codelet, Length, Size, TileFormula
 
 
 def operand_phase_cycles(machine: MimdMachine, left: Any, right: Any, rows: Any, columns: Any) -> Any:
@@ -197,12 +201,13 @@ def check_product(
         problems.append("'partials_dtype' is f16 for data in f32; sums are never narrower than the data, write f32")
     if not 0 < memory_share <= 1:
         problems.append(f"'memory_share' is {memory_share!r}; it must be above 0 and at most 1")
-    if machine.matrix is None:
+    unit = machine.product_unit
+    if unit is None:
         problems.append(f"machine '{machine.name}' has no matrix unit; add a [matrix] section to its description")
     if problems:
         raise DescriptionError("product of matrices", problems)
-    assert machine.matrix is not None
-    return machine.matrix
+    assert unit is not None
+    return unit
 
 
 def split_choices(parts: int, most: int) -> np.ndarray:
@@ -229,6 +234,20 @@ def _splits(groups: int, inner_groups: int, n: int, tiles: int) -> tuple[np.ndar
             found.append(np.stack([np.full(count, steps), np.full(count, rows), inner[taken], columns[taken]]))
         steps *= 2
     return tuple(np.concatenate(found, axis=1).astype(np.int64))
+
+
+def _on_its_core(machine: MimdMachine, codelet: Codelet, boxes: dict[str, tuple[Any, ...]]) -> Any:
+    """Cycles of a product or sum, as of one that all contexts share, on tiles of another instruction set; boxes: the
+    extents of its fields."""
+    made, extents, contexts = with_machine_cost(codelet, machine), {}, machine.tile.working_contexts
+    for name, one in made.extents.items():
+        assert isinstance(one, Length | Size)
+        box = boxes[one.field]
+        extents[name] = -(-np.asarray(box[one.axis] if isinstance(one, Length) else math.prod(box)) // one.per)
+    if isinstance(made.cost, TileFormula):
+        return made.cost.cycles(extents, contexts, machine.tile.vector_bytes)
+    turns = (term.bundles * math.prod(extents[name] for name in term.extents) for term in made.cost.terms)
+    return contexts * (made.cost.fixed + sum(turns))  # counted for the machine: on one of them
 
 
 def _candidates(
@@ -259,6 +278,11 @@ def _candidates(
     )
     if dtype != partials_dtype:
         adding = np.where(casts, cast_1d_cycles(sums, source=partials_dtype, target=dtype, **formats), adding)
+    if machine.tile.instruction_set != NATIVE:
+        left_block, right_block = (row_groups * units, inner_groups * channels), (inner_groups * channels, positions)
+        block = {"left": left_block, "right": right_block, "partial": (left_block[0], positions)}
+        multiply = _on_its_core(machine, block_product("forward", True, units, channels, shared[-1]), block)
+        adding = np.where(reduced, _on_its_core(machine, SUM_PARTS, {"partial": (inner, share), "total": (share,)}), 0)
     phases = (exchange > 0).astype(np.int64) + (sum_exchange > 0)
     # What lies on a tile all the time: its pieces of both operands and of the result. In flight, as PopLibs counts it:
     # whole blocks of the operands, and sums. On top of the pieces come only the other pieces of the blocks, or of sums.

@@ -83,13 +83,14 @@ class _Weights(NamedTuple):
     reserve: np.ndarray
 
     @classmethod
-    def of(cls, of: Traffic, fabric: Fabric) -> _Weights:
+    def of(cls, of: Traffic, fabric: Fabric, trees: np.ndarray | bool = True) -> _Weights:
+        """trees: by option, whether it may be one."""
         packets, rate = packets_of(of.size, fabric), fabric.bytes_per_cycle
         wire, reserve = of.size + packets * float(fabric.header_bytes), np.zeros(len(packets))
         if fabric.multicast in RESERVING:
             reserve = 2 * fabric.hop_cycles * of.depth * (packets if fabric.multicast == "reserved" else 1)
         alone = np.maximum(wire / rate, packets * fabric.send_fragment_cycles)
-        tree = (of.fanout > 1) & (wire / rate + reserve <= of.fanout * alone) & (fabric.multicast != "none")
+        tree = trees & (of.fanout > 1) & (wire / rate + reserve <= of.fanout * alone) & (fabric.multicast != "none")
         return cls(
             chosen=tree == of.along,
             wire=wire,
@@ -157,9 +158,19 @@ class Times:
     hop_bytes: np.ndarray
 
     @classmethod
-    def at(cls, of: Traffic, fabric: Fabric) -> Times:
-        """At the rates of `fabric`."""
-        weights = _Weights.of(of, fabric)
+    def faster(cls, of: Traffic, fabric: Fabric) -> Times:
+        """At the rates of `fabric`; where trees are reserved, without any in phases that these make slower: held links
+        let others wait, which their senders do not see."""
+        found = cls.at(of, fabric)
+        if fabric.multicast not in RESERVING:
+            return found
+        slower = found.cycles > cls.at(of, fabric, False).cycles
+        return cls.at(of, fabric, ~slower[of.option_place]) if slower.any() else found
+
+    @classmethod
+    def at(cls, of: Traffic, fabric: Fabric, trees: np.ndarray | bool = True) -> Times:
+        """At the rates of `fabric`, along trees where these take a sender less time and they may be."""
+        weights = _Weights.of(of, fabric, trees)
         ports, places = _Ports.of(of, fabric, weights), of.extents["place"]
         loads, held = weights.sums(of, "carried", "link", len(of.link_line), weights.wire, weights.reserve)
         takes, shared = loads / (fabric.link_bytes_per_cycle or 1.0) + held, np.zeros(len(loads), bool)
@@ -169,7 +180,9 @@ class Times:
         np.maximum.at(lines[0], of.link_line, takes)
         np.maximum.at(lines[1], of.link_line, takes * shared)
         # nothing is held while a whole tree is waited for, nor where packets do not stay on links
-        reserve = weights.reserve if fabric.switching == "wormhole" else np.zeros(0)
+        reserve = np.zeros(0)
+        if fabric.switching == "wormhole":
+            reserve = (weights.chosen & of.along & (fabric.multicast in RESERVING)).astype(np.float64)
         whole, most, first = routes.slowest_routes(
             of.route_place, (of.route_out, of.route_in), (of.route_row, of.route_column), of.route_option,
             of.route_hops, places, tuple(ports), (of.several_in, of.several_out), lines, reserve,
@@ -316,16 +329,19 @@ class Routed(FabricModel):
 
     def link_loads(self, program: Program, exchange: Exchange) -> RoutedPhase:
         """One exchange phase of a program with the loads of all its links."""
-        return self._figures(self._reduced(program, exchange, fullest=False), self._network(program))
+        phase = self._reduced(program, exchange, fullest=False)
+        return self._figures(phase, self._network(program), self._times(phase.traffic))
 
     def phase_of(self, messages: Messages, ends: Ends, network: Network | None = None) -> RoutedPhase:
-        """A phase of messages that stay on their chips (network None: of one chip, tiles in rows)."""
+        """A phase of messages that stay on their chips (network None: of one chip, tiles in rows), each along a tree if
+        that takes its sender less time."""
         network = network or Network.of(self.chip, self.fabric)
-        return self._figures(Phase.of(Listed.of(messages), ends, network, self.fabric, fullest=False), network)
+        phase = Phase.of(Listed.of(messages), ends, network, self.fabric, fullest=False)
+        return self._figures(phase, network, Times.at(phase.traffic, self.fabric))
 
-    def _figures(self, phase: Phase, network: Network) -> RoutedPhase:
+    def _figures(self, phase: Phase, network: Network, times: Times) -> RoutedPhase:
         """Of a phase of which all links were kept."""
-        of, times = phase.traffic, self._times(phase.traffic)
+        of = phase.traffic
         loads, takes = np.zeros((2, of.networks, 4, of.chips * network.wide * network.high))
         loads.reshape(-1)[of.link_number], takes.reshape(-1)[of.link_number] = times.loads, times.takes
         return RoutedPhase(
@@ -345,7 +361,7 @@ class Routed(FabricModel):
 
     def _times(self, traffic: Traffic) -> Times:
         rates = [getattr(self.fabric, name) for name in RATES]
-        return _TIMES.get(traffic, rates, lambda: Times.at(traffic, self.fabric))
+        return _TIMES.get(traffic, rates, lambda: Times.faster(traffic, self.fabric))
 
     def _traffic(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> Traffic:
         """Phases of a program (None: all)."""

@@ -126,7 +126,7 @@ def _parts_of_time(ranking: Ranking) -> list[str]:
         return []
     low, middle, high = np.percentile(np.array(shares), [10, 50, 90], axis=0)
     named = (
-        f"{name} {percent_of(100 * middle[at])} ({100 * low[at]:.0f} to {100 * high[at]:.0f})"
+        f"{name} {percent_of(100 * middle[at])} ({significant(100 * low[at], 2)} to {significant(100 * high[at], 2)})"
         for at, name in sorted(enumerate(PARTS), key=lambda each: -middle[each[0]])
     )
     return [f"Of the cycles, in the median of the points (in four of five of them): {', '.join(named)}."]

@@ -237,7 +237,8 @@ def no_best(ranking: Ranking) -> str:
     if not ranking.designs:
         return "No point is done."
     if not ranking.metrics:
-        return f"No point has {' or '.join(metric.name for metric in ranking.unknown)}."
+        why = next((f": {row['note']}" for rows in ranking.designs for row in rows if row.get("note")), "")
+        return f"No point has {' or '.join(metric.name for metric in ranking.unknown)}{why}."
     likely = int(ranking.keeps_p.argmax())
     p, more = float(ranking.keeps_p[likely]), ""
     if p > 0:

@@ -170,7 +170,11 @@ def _of_machine(rows: Sequence[Row], machine: MimdMachine) -> tuple[list[Row], d
         if row.kind == NOT_COMPUTED:
             continue
         if row.bearing is None:
-            why = "not predicted" if row.predicted is None else "not measured on a described chip, a bound, or derived"
+            why = (
+                "not predicted"
+                if row.predicted is None
+                else "of no described chip, a bound, derived, or not by its numbers"
+            )
         elif row.bearing.machine != machine.name:
             why = f"of machine '{row.bearing.machine}'"
         elif not row.bearing.measured > 0:
