@@ -15,7 +15,7 @@ from mimdsim.base.units import distinct_texts
 from mimdsim.compiler import Compiled
 from mimdsim.compiler.passes.merge import touched
 from mimdsim.execution import Executor
-from mimdsim.execution.poison import NO_NUMBER
+from mimdsim.execution.scratch import NO_NUMBER
 from mimdsim.graph import Graph
 from mimdsim.program import Program, Superstep
 from mimdsim.program.codelet import now_shift

@@ -28,7 +28,7 @@ from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, Draw, drawn_inputs, gra
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.execution import Executor
 from mimdsim.execution.cost_lower_bound import excess_flops
-from mimdsim.execution.poison import KINDS, undefine
+from mimdsim.execution.scratch import KINDS, undefine
 from mimdsim.execution.strict import strict_steps
 from mimdsim.graph import SpikingNetwork, interpret
 from mimdsim.graph.names import spikes_of

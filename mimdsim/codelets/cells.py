@@ -13,8 +13,8 @@ from mimdsim.codelets.elementwise import CALL_BYTES, calls_formula
 from mimdsim.codelets.vertex_costs import on_elements
 from mimdsim.costs.library.network import nonlinearity_gradient_1d_cycles
 from mimdsim.graph.elementwise import FUNCTIONS
-from mimdsim.numerics.dense import cells as numerics
 from mimdsim.numerics.dense import elementwise as dense
+from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, TileFormula
 
 CALLS = {"sigmoid": "sigmoid", "tanh": "tanh", "exponential": "exponent", "relu": "relu", "reciprocal": "inverse"}

@@ -22,7 +22,7 @@ from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.network import bernoulli_cycles
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.numerics.dense.rows import OnRows, keep_boxes
+from mimdsim.numerics.dense.dense import OnRows, keep_boxes
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 from mimdsim.program.instruction_mix import Mix
 

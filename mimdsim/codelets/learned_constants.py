@@ -21,7 +21,7 @@ from mimdsim.graph.learned_constants import (
     link_slope,
 )
 from mimdsim.graph.linear_neurons import RowGradient
-from mimdsim.numerics.sparse import learned_constants as numerics
+from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Length, fields_of, terms_of
 from mimdsim.program.instruction_mix import Mix
 

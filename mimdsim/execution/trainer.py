@@ -14,9 +14,8 @@ from mimdsim.base.shown import Shown
 from mimdsim.base.units import counted
 from mimdsim.execution.activity import activity_problem, run_recorded
 from mimdsim.execution.checkpoint import Checkpoints, Course, engine_of, read_checkpoint, write_checkpoint
-from mimdsim.execution.engines import Engine, EngineName, Runner
+from mimdsim.execution.engines import Engine, EngineName, FoldedNetwork, Runner, folded_runner
 from mimdsim.execution.execute import Executor
-from mimdsim.execution.folded import FoldedNetwork, folded_runner
 from mimdsim.execution.schedules import RateSchedule, refuse_diverged, scheduled_values
 from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork

@@ -16,7 +16,7 @@ import numpy as np
 
 from mimdsim.execution.execute import Shares, aligned
 from mimdsim.execution.whole_tensor_layers import CsrSpikes, LayerInTime, Times, Wanted
-from mimdsim.execution.whole_tensor_norms import WholeNorm
+from mimdsim.execution.whole_tensor_values import WholeNorm
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
 from mimdsim.graph.dropout import OF_NUMBER, OF_SOURCE, OF_TIMESTEP, WORD

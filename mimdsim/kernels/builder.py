@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,100 @@ from numpy.typing import ArrayLike
 
 from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.compiler import plan_exchanges
-from mimdsim.kernels.parts import FORMATS
 from mimdsim.machine import Given, tiled_machine
-from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
-from mimdsim.program.mapping import whole_numbers
+from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileFormula, TileMapping, Variable
+from mimdsim.program.mapping import FLAT, whole_numbers
+from mimdsim.program.vertex_boxes import bounds_of, boxes_on_tiles, distinct_boxes, spatial_mapping
+
+# ---- the parts of variables on their tiles: where library vertices are placed, the boxes they work on, and their costs
+
+
+POPOPS = "PopLibs popops cycle estimators (commit 7eac0f2)"
+# the vendor's names of number formats, by numpy's
+FORMATS = {
+    "float32": "f32",
+    "float16": "f16",
+    "int32": "i32",
+    "uint32": "u32",
+    "int16": "i16",
+    "uint16": "u16",
+    "int8": "i8",
+    "uint8": "u8",
+    "bool": "bool",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parts:
+    """Boxes of a variable on tiles: int64[parts, axes, 2] of start and stop, and int64[parts]."""
+
+    tiles: np.ndarray
+    boxes: np.ndarray
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """Columns of a vertex table with one vertex per part, named as by `box_of`."""
+        return {
+            f"{end}{axis}": self.boxes[:, axis, which]
+            for axis in range(self.boxes.shape[1])
+            for which, end in enumerate(("start", "stop"))
+        }
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64[parts, axes]"""
+        extents: np.ndarray = self.boxes[:, :, 1] - self.boxes[:, :, 0]
+        return extents
+
+
+def box_of(axes: int) -> str:
+    """The box of a field that takes a part of a variable with this many axes."""
+    return ", ".join(f"start{axis}:stop{axis}" for axis in range(axes))
+
+
+def parts_of(variable: Variable) -> Parts:
+    """The parts of a variable, as few and as large as boxes allow.
+
+    Raises MappingError for a variable copied to several tiles: a vertex would leave the other copies stale.
+    """
+    mapping = spatial_mapping(variable, drop_axis=False)
+    if mapping.has_copies:
+        raise MappingError(
+            f"'{variable.name}' is a copy on {len(mapping.tiles)} tiles, which no vertex can write; use "
+            "broadcast(x, to=...) to send a value to all of them"
+        )
+    tiles, boxes = boxes_on_tiles(mapping, variable.shape)
+    if mapping.axis == FLAT:
+        tiles, bounds = distinct_boxes(tiles, bounds_of(boxes))
+        return Parts(tiles=tiles, boxes=bounds.transpose(2, 0, 1))
+    return Parts(tiles=tiles, boxes=boxes)
+
+
+def format_of(variable: Variable) -> str:
+    """The vendor's name of a variable's number format."""
+    return FORMATS[variable.dtype]
+
+
+def same_parts(one: Parts, other: Parts) -> bool:
+    """Whether both have the same boxes on the same tiles, in any order."""
+    rows = [
+        sorted(zip(each.tiles.tolist(), each.boxes.reshape(len(each.tiles), -1).tolist(), strict=True))
+        for each in (one, other)
+    ]
+    return rows[0] == rows[1]
+
+
+def published(price: Callable[..., Any], called: str, extents: tuple[str, ...], **given: Any) -> TileFormula:
+    """The vendor's estimator `price` of the vertex `called` so, which takes these extents, and what is given. Raises
+    NoCycleFormula where it has none for a format or an operation, while the user's line is known."""
+
+    def cycles(of_vertices: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        loops = (np.asarray(of_vertices[name]) for name in extents)
+        return price(*loops, worker_contexts=worker_contexts, vector_bytes=vector_bytes, **given)
+
+    cycles(dict.fromkeys(extents, np.ones(1, np.int64)), 6, 8)
+    return TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: {called}")
+
 
 Tiles = int | Sequence[int] | np.ndarray
 Operand = Variable | str  # of this kernel, itself or by name

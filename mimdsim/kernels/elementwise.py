@@ -21,8 +21,7 @@ from mimdsim.costs.library import operation_costs as tables
 from mimdsim.costs.library.arithmetic import element_bytes
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.network import heap_sort_cycles
-from mimdsim.kernels.builder import Builder, Operand, at_users_line
-from mimdsim.kernels.parts import POPOPS, box_of, format_of, parts_of, published
+from mimdsim.kernels.builder import POPOPS, Builder, Operand, at_users_line, box_of, format_of, parts_of, published
 from mimdsim.program import Codelet, Length, TileFormula, Variable
 
 CALL_BYTES, MOVE_BYTES = 320, 192  # code of a library codelet (assumed, as of slices, fills and copies)

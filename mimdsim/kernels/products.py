@@ -13,9 +13,8 @@ from mimdsim.codelets.elementwise import transpose_of
 from mimdsim.codelets.products import SUM_PARTS, block_product, product_formula, sum_formula
 from mimdsim.compiler.place.product_plan import ProductPlan
 from mimdsim.compiler.place.products import Blocks, ProductPlace
-from mimdsim.kernels.builder import Builder, Operand, at_users_line
+from mimdsim.kernels.builder import FORMATS, Builder, Operand, Parts, at_users_line, format_of, parts_of
 from mimdsim.kernels.elementwise import copy_codelet
-from mimdsim.kernels.parts import FORMATS, Parts, format_of, parts_of
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Size, TileMapping, Variable
 

@@ -4,7 +4,6 @@ A program may be compiled or written by hand; engines cannot tell. Reading order
 records -> program -> builder -> vertex_boxes -> verify.
 """
 
-from mimdsim.program.builder import ProgramBuilder
 from mimdsim.program.codelet import (
     Codelet,
     Field,
@@ -29,7 +28,7 @@ from mimdsim.program.loop_extents import (
     Within,
 )
 from mimdsim.program.mapping import TileMapping
-from mimdsim.program.program import Observables, Potential, Program, Repeat
+from mimdsim.program.program import Observables, Potential, Program, ProgramBuilder, Repeat
 from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Relay, Superstep, Variable, VertexTable
 from mimdsim.program.trip_counts import extents_of
 from mimdsim.program.verify import verify

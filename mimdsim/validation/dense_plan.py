@@ -36,7 +36,7 @@ from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles, reduce_add
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.silicon.vertices import LAUNCH_CYCLES
 from mimdsim.validation.sparse.codelets import ceil_divide
-from mimdsim.validation.stencil.copies import CALL_BUNDLES
+from mimdsim.validation.stencil.boxes import CALL_BUNDLES
 
 TWO_STAGES, THREE_STAGES = 16, 125  # partial sums from which on a reduction has as many stages
 MEMORY_ELEMENT_BYTES, SINGLE_INPUT_SHARE = 1 << 14, 16  # checkPartialsSizeForSingleInputReduce of ConvReducePlan.hpp

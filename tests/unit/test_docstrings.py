@@ -14,8 +14,7 @@ import pytest
 from test_api import made
 
 import mimdsim
-from mimdsim.checking.check_result import CheckResult
-from mimdsim.checking.kernel import KernelResult
+from mimdsim.checking.kernel import CheckResult, KernelResult
 from mimdsim.pipeline import Run
 from mimdsim.report.plots import OpenedRun, RunPlots
 from mimdsim.search import SearchResult

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
-from mimdsim.numerics.dense.rows import in_time
+from mimdsim.numerics.dense.dense import in_time
 
 
 @compiled

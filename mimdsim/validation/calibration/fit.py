@@ -29,9 +29,8 @@ from mimdsim.machine.calibrated import (
     machine_digest,
     write_calibration,
 )
-from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions
 from mimdsim.validation.calibration.result import Measured, Narrowed
-from mimdsim.validation.calibration.sensitivities import Dependence, again, dependence
+from mimdsim.validation.calibration.sensitivities import Dependence, again, closest, contradictions, dependence
 from mimdsim.validation.reference_table import NOT_COMPUTED, Row
 from mimdsim.validation.tables import cells_of, check_files, find_table
 

@@ -50,8 +50,16 @@ from mimdsim.timing import time_program
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
-from mimdsim.validation.stencil.boxes import Boxes, tile_blocks, worker_blocks
-from mimdsim.validation.stencil.copies import PIXELS, Placed, column_copies, placed, row_copies
+from mimdsim.validation.stencil.boxes import (
+    PIXELS,
+    Boxes,
+    Placed,
+    column_copies,
+    placed,
+    row_copies,
+    tile_blocks,
+    worker_blocks,
+)
 
 CHANNELS = 4
 PUBLISHED_ROWS, PUBLISHED_COLUMNS = 1122, 2200

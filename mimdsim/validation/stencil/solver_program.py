@@ -36,8 +36,18 @@ from mimdsim.program import (
     VertexTable,
     WorkerBundles,
 )
-from mimdsim.validation.stencil.boxes import CONTEXTS, Boxes, box_of, computed, held, least_surface, squarest
-from mimdsim.validation.stencil.copies import column_codelet, copy_table, row_codelet
+from mimdsim.validation.stencil.boxes import (
+    CONTEXTS,
+    Boxes,
+    box_of,
+    column_codelet,
+    computed,
+    copy_table,
+    held,
+    least_surface,
+    row_codelet,
+    squarest,
+)
 
 # a worker has 12 general registers for addresses (Tile Vertex ISA); stack pointer, index and end of the loop take three
 POINTER_REGISTERS = 9
