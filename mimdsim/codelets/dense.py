@@ -143,6 +143,11 @@ def copy_formula(extents: dict[str, Any], item_bytes: int, _contexts: int, vecto
     return COPY_CYCLES + item_bytes * np.asarray(extents["elements"]) // vector_bytes
 
 
+def copying(name: str, signature: str, compute: Any, target: str = "target", **more: Any) -> Codelet:
+    """A vertex that moves what its field `target` holds; more: as of `on_elements`."""
+    return on_elements(name, signature, compute, copy_formula(4), target, flops=0, code_bytes=MOVE_BYTES, **more)
+
+
 @lru_cache(maxsize=16)
 def copy_codelet(along: str, source_shift: int | None = None, target_shift: int | None = None) -> Codelet:
     """A copy of boxes between variables, or entries of a sequence at t plus a shift, whose addresses are known when the
@@ -158,22 +163,11 @@ def copy_codelet(along: str, source_shift: int | None = None, target_shift: int 
     at = "".join(
         f"{word}{shift:+d}" for word, shift in (("From", source_shift), ("To", target_shift)) if shift is not None
     )
-    signature = f"read source[{source}]; write target[{target}]"
-    return on_elements(
-        f"Copy{part.name}{at}", signature, compute, copy_formula(4), "target", flops=0, code_bytes=MOVE_BYTES
-    )
+    return copying(f"Copy{part.name}{at}", f"read source[{source}]; write target[{target}]", compute)
 
 
-COPY_COLUMNS = on_elements(
-    "CopyColumns",
-    "read source[:, start:stop]; write target[:, start:stop]",
-    numerics.copy_columns,
-    copy_formula(4),
-    "target",
-    flops=0,
-    joinable=True,
-    code_bytes=MOVE_BYTES,
-)
+SPLIT = "read source[:, start:stop]; write target[:, start:stop]"
+COPY_COLUMNS = copying("CopyColumns", SPLIT, numerics.copy_columns, joinable=True)
 
 UNIFORM_FORMULA = TileFormula(
     cycles=lambda extents, contexts, vector: uniform_cycles(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.dense import BOX, MOVE_BYTES, copy_formula
+from mimdsim.codelets.dense import BOX, copy_formula, copying
 from mimdsim.codelets.neurons import by_neuron, scale_cycles
 from mimdsim.codelets.products import partial_sum_cycles
 from mimdsim.codelets.vertex_costs import by_item_bytes, by_vectors, on_elements
@@ -174,7 +174,7 @@ def dropout_masks(by_timestep: bool, planes: bool = False) -> Codelet:
     return on_elements(
         f"Dropout{'Planes' * planes}Mask{'s' * by_timestep}",
         f"read states[first:last]; read keep[:]; write masks[{':, ' if by_timestep else ''}{BOX}]",
-        numerics.dropout_planes if planes else numerics.dropout_masks,
+        numerics.dropout_masks,
         TileFormula(cycles=cycles, kind="published", source=source),
         "masks",
         constants=("positions", "source", *("pixels",) * planes),
@@ -191,15 +191,7 @@ COUNT_BOXES = on_elements(
     code_bytes=256,
 )
 
-ARRANGE_BOXES = on_elements(
-    "ArrangeBoxes",
-    f"read source[{BOX}]; write target[{BOX}]",
-    keep_boxes,
-    copy_formula(4),
-    "target",
-    flops=0,
-    code_bytes=MOVE_BYTES,
-)
+ARRANGE_BOXES = copying("ArrangeBoxes", f"read source[{BOX}]; write target[{BOX}]", keep_boxes)
 
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 8  # a group of outputs by a group of inputs of the matrix unit in float32
 
@@ -240,8 +232,8 @@ def _with_row(name: str, compute: Any) -> Codelet:
     return on_elements(name, signature, compute, formula, "target", extents=by_neuron("target"), code_bytes=CALL_BYTES)
 
 
-ADD_ROW = _with_row("AddRow", numerics.add_row)
-MULTIPLY_ROW = _with_row("MultiplyRow", numerics.multiply_row)
+ADD_ROW = _with_row("AddRow", numerics.sum_boxes)
+MULTIPLY_ROW = _with_row("MultiplyRow", numerics.multiply_boxes)
 REDUCE_SOURCE = "PopLibs poplin ReduceAdd (commit 7eac0f2)"
 
 

@@ -134,15 +134,12 @@ class Poison:
     def found(self, array: np.ndarray) -> np.ndarray:
         """bool, of the array's shape: which elements hold it, as far as their type can tell it from a number."""
         if array.dtype.kind == "f" and not self.sign:
-            result: np.ndarray = np.isnan(array)
-            return result
+            return np.asarray(np.isnan(array))
         if array.dtype.kind == "b":
             return np.zeros(array.shape, bool)
         if array.dtype.kind == "f" and array.dtype.itemsize > 2:  # and what was made of it
-            large: np.ndarray = np.abs(array) >= LARGE[array.dtype.itemsize] * 2.0**-20
-            return large
-        held: np.ndarray = array == self.of(array.dtype)
-        return held
+            return np.asarray(np.abs(array) >= LARGE[array.dtype.itemsize] * 2.0**-20)
+        return np.asarray(array == self.of(array.dtype))
 
 
 NO_NUMBER = Poison()

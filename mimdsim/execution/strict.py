@@ -82,8 +82,7 @@ class _Memory:
 
     def touched(self, index: Any = ...) -> np.ndarray:
         """bool: which elements differ from what lies outside the slices: there some vertex has written."""
-        stray: np.ndarray = as_bits(self.array[index]) != as_bits(self.untouched[index])
-        return stray
+        return np.asarray(as_bits(self.array[index]) != as_bits(self.untouched[index]))
 
     def restore(self, index: Any = ...) -> None:
         self.array[index] = self.untouched[index]

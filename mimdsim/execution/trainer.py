@@ -429,8 +429,7 @@ def refuse_empty(kept: np.ndarray, held_out: np.ndarray, validation_share: float
 
 def predictions(runner: Runner | FoldedNetwork) -> np.ndarray:
     """int64[batch]: the class with the highest score of the last run (ties: lowest class)."""
-    chosen: np.ndarray = runner.read(SCORES).argmax(axis=1)
-    return chosen
+    return np.asarray(runner.read(SCORES).argmax(axis=1))
 
 
 def evaluate(given: Runner, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:

@@ -111,8 +111,7 @@ class Reading:
 
 def of_groups(weights: np.ndarray) -> np.ndarray:
     """The blocks on the diagonal of weights [groups, rows, groups, columns], a view [groups, rows, columns]."""
-    found: np.ndarray = np.einsum("grgc->grc", weights)
-    return found
+    return np.asarray(np.einsum("grgc->grc", weights))
 
 
 def written_out(weights: np.ndarray, groups: int) -> np.ndarray:
@@ -183,8 +182,7 @@ class DenseLayer(LayerInTime):
         assert self._numbers is not None
         every, lag = q.reshape(self.timesteps, self.batch, -1)[..., : self.neurons], self.lag // self.batch
         if self._numbers.ndim == 2:
-            made: np.ndarray = self._numbers.T @ every.sum(axis=0)
-            return made
+            return np.asarray(self._numbers.T @ every.sum(axis=0))
         read = self._numbers[: self.timesteps - lag]
         made = read.reshape(-1, read.shape[2]).T @ every[lag:].reshape(-1, self.neurons)
         return made

@@ -57,8 +57,7 @@ class Parts:
     @property
     def lengths(self) -> np.ndarray:
         """int64[parts, axes]"""
-        extents: np.ndarray = self.boxes[:, :, 1] - self.boxes[:, :, 0]
-        return extents
+        return np.asarray(self.boxes[:, :, 1] - self.boxes[:, :, 0])
 
 
 def box_of(axes: int) -> str:

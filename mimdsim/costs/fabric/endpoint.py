@@ -72,8 +72,7 @@ class Endpoint(FabricModel):
         """int64, by end: cycles that so many bytes on its wire and so many fragments take in a phase, without the fixed
         part: those of the wire or of the control instructions, whichever are more."""
         control = self.control_cycles(sent, received)
-        cycles: np.ndarray = np.ceil(np.maximum(wire_bytes / self.fabric.bytes_per_cycle, control)).astype(np.int64)
-        return cycles
+        return np.asarray(np.ceil(np.maximum(wire_bytes / self.fabric.bytes_per_cycle, control)).astype(np.int64))
 
     def whole(self, busiest: Any, hop_latency: Any = 0) -> np.ndarray:
         """Cycles of whole phases from those of their busiest tiles; 0 where nothing moves."""
@@ -222,8 +221,7 @@ class Scheduled(Endpoint):
 def _wire_bytes(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray:
     """int64[taking part]: bytes on each tile's wire."""
     saved = bytes_by_neighbour(exchange, fabric, tiles_per_chip)
-    on_wire: np.ndarray = np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received") - saved)
-    return on_wire
+    return np.asarray(np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received") - saved))
 
 
 def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray | int:

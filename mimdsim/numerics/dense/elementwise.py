@@ -117,15 +117,9 @@ def mixed(word):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def dropout_masks(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source):  # type: ignore[no-untyped-def]
+def dropout_masks(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source, pixels=0):  # type: ignore[no-untyped-def]
     """masks[t, box] = 1 / keep where the number of (state of the sample, neuron, t) is below keep, else 0; or of one
-    mask."""
-    dropout_planes(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source, 0)
-
-
-@compiled
-def dropout_planes(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source, pixels):  # type: ignore[no-untyped-def]
-    """As `dropout_masks`, of planes instead of neurons, which have so many pixels side by side (0: of neurons)."""
+    mask. pixels: of planes instead of neurons, which have so many side by side."""
     every, one, columns = in_time(masks), keep.dtype.type(1), masks.shape[-1]
     below, each = np.uint64(np.float64(keep[0]) * 4294967296.0), one / keep[0]
     for i in range(len(start)):
@@ -141,29 +135,11 @@ def dropout_planes(states, keep, masks, first, last, row_start, row_stop, start,
 
 @compiled
 def multiply_boxes(values, mask, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[box] = values[box] * mask[box]."""
+    """target[box] = values[box] * mask[box], or the only row of `mask` for every sample."""
     for i in range(len(start)):
         for b in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
-                target[b, n] = values[b, n] * mask[b, n]
-
-
-@compiled
-def add_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target = source + row[0], the row for every sample."""
-    for i in range(len(start)):
-        for b in range(row_start[i], row_stop[i]):
-            for n in range(start[i], stop[i]):
-                target[b, n] = source[b, n] + row[0, n]
-
-
-@compiled
-def multiply_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target = source * row[0], the row for every sample."""
-    for i in range(len(start)):
-        for b in range(row_start[i], row_stop[i]):
-            for n in range(start[i], stop[i]):
-                target[b, n] = source[b, n] * row[0, n]
+                target[b, n] = values[b, n] * mask[b if len(mask) > 1 else 0, n]
 
 
 @compiled
@@ -368,11 +344,11 @@ def add_boxes(target, more, row_start, row_stop, start, stop):  # type: ignore[n
 
 @compiled
 def sum_boxes(one, other, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[box] = one[box] + other[box]."""
+    """target[box] = one[box] + other[box], or the only row of `other` for every sample."""
     for i in range(len(start)):
         for r in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
-                target[r, n] = one[r, n] + other[r, n]
+                target[r, n] = one[r, n] + other[r if len(other) > 1 else 0, n]
 
 
 # ---- arithmetic of cells element by element on boxes of [samples, neurons] matrices: graph/elementwise.py in float32
