@@ -27,7 +27,7 @@ from mimdsim.base.shown import Sheet, Shown
 from mimdsim.base.units import show_bytes
 from mimdsim.base.user_code import call_users, function_in, load_file
 from mimdsim.checking.comparison import RELATIVE_TOLERANCE, misfit
-from mimdsim.checking.coverage import Coverage, more_vertices
+from mimdsim.checking.coverage import Coverage, Operands, more_vertices
 from mimdsim.checking.kernel_values import (
     KINDS_OF_DRAWS,
     draw_inputs,
@@ -35,7 +35,6 @@ from mimdsim.checking.kernel_values import (
     first_wrong,
     floor_of,
 )
-from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.program import memory_finding, rules_finding, with_missing_exchanges
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly

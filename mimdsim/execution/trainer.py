@@ -14,9 +14,17 @@ from mimdsim.base.shown import Shown
 from mimdsim.base.units import counted
 from mimdsim.execution.activity import activity_problem, run_recorded
 from mimdsim.execution.checkpoint import Checkpoints, Course, engine_of, read_checkpoint, write_checkpoint
-from mimdsim.execution.engines import Engine, EngineName, FoldedNetwork, Runner, folded_runner
+from mimdsim.execution.engines import (
+    Engine,
+    EngineName,
+    FoldedNetwork,
+    RateSchedule,
+    Runner,
+    folded_runner,
+    refuse_diverged,
+    scheduled_values,
+)
 from mimdsim.execution.execute import Executor
-from mimdsim.execution.schedules import RateSchedule, refuse_diverged, scheduled_values
 from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.learned_constants import first_value

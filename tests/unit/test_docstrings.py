@@ -21,7 +21,7 @@ from mimdsim.search import SearchResult
 from mimdsim.studies import StudyResult
 from mimdsim.studies.plots import StudyPlots, SweptRows
 from mimdsim.timing import Explanation
-from mimdsim.validation.calibration.result import Narrowed
+from mimdsim.validation.calibration.fit import Narrowed
 from mimdsim.workload import Workload
 
 RESULTS = (

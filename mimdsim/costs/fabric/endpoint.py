@@ -5,7 +5,7 @@ schedules.
     planner:  phase = fixed + route + hops + max over tiles of wire
     wire = max(bytes sent, bytes received) / bytes_per_cycle
     hops = hop_cycles * hops, at most as many as the tiles that take part are apart; 0 where a machine does not say
-    scheduled: as endpoint, or that of scheduling the messages one by one if longer (`schedule.py`)
+    scheduled: as endpoint, or that of scheduling the messages one by one if longer
 
 Neighbours on one bus receive common data at the rate of both; a tile whose neighbour is idle in the phase can receive
 on both buses. Sources: C600 stack measurements (osmarks/ipu-stack cost.rs, within 3 % of two

@@ -17,9 +17,8 @@ from mimdsim.program.codelet import LackingExtent, TileFormula, formula_cycles
 from mimdsim.program.codelet_closure import closure_of, is_library, size_of
 from mimdsim.program.loop_extents import RECORDED, Derived, Hits, Lists, Recorded
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
-from mimdsim.program.program import Program, Stretch
+from mimdsim.program.program import Program, Stretch, extents_named, extents_of
 from mimdsim.program.records import MOST_CONSTANT_BYTES, Problem, Relay, Variable, VertexTable
-from mimdsim.program.trip_counts import extents_named, extents_of
 from mimdsim.program.vertex_boxes import bounds_of, by_rows, describe_box, spatial_mapping
 
 NO_VARIABLE = "which is not a variable of the program"
