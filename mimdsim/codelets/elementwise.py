@@ -232,8 +232,8 @@ def _with_row(name: str, compute: Any) -> Codelet:
     return on_elements(name, signature, compute, formula, "target", extents=by_neuron("target"), code_bytes=CALL_BYTES)
 
 
-ADD_ROW = _with_row("AddRow", numerics.sum_boxes)
-MULTIPLY_ROW = _with_row("MultiplyRow", numerics.multiply_boxes)
+ADD_ROW = _with_row("AddRow", numerics.add_row)
+MULTIPLY_ROW = _with_row("MultiplyRow", numerics.multiply_row)
 REDUCE_SOURCE = "PopLibs poplin ReduceAdd (commit 7eac0f2)"
 
 

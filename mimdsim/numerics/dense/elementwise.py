@@ -135,11 +135,29 @@ def dropout_masks(states, keep, masks, first, last, row_start, row_stop, start, 
 
 @compiled
 def multiply_boxes(values, mask, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[box] = values[box] * mask[box], or the only row of `mask` for every sample."""
+    """target[box] = values[box] * mask[box]."""
     for i in range(len(start)):
         for b in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
-                target[b, n] = values[b, n] * mask[b if len(mask) > 1 else 0, n]
+                target[b, n] = values[b, n] * mask[b, n]
+
+
+@compiled
+def add_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target = source + row[0], the row for every sample."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = source[b, n] + row[0, n]
+
+
+@compiled
+def multiply_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target = source * row[0], the row for every sample."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = source[b, n] * row[0, n]
 
 
 @compiled
@@ -344,11 +362,11 @@ def add_boxes(target, more, row_start, row_stop, start, stop):  # type: ignore[n
 
 @compiled
 def sum_boxes(one, other, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[box] = one[box] + other[box], or the only row of `other` for every sample."""
+    """target[box] = one[box] + other[box]."""
     for i in range(len(start)):
         for r in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
-                target[r, n] = one[r, n] + other[r if len(other) > 1 else 0, n]
+                target[r, n] = one[r, n] + other[r, n]
 
 
 # ---- arithmetic of cells element by element on boxes of [samples, neurons] matrices: graph/elementwise.py in float32

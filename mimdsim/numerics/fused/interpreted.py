@@ -28,12 +28,12 @@ def _strip(array: Any, start: Any, width: int = WIDTH) -> Any:
     return _flat(array)[int(start) : int(start) + width]
 
 
-def strip(vectors: int) -> Callable[..., None]:
+def strip(vectors: int, start: str) -> Callable[..., None]:
     width = vectors * LANES
 
     def add(out: Any, out_start: int, rows: Any, row_start: int, stride: int, ids: Any, first: int, last: int) -> None:
         place = _strip(out, out_start, width)
-        total = place.copy()
+        total = place.copy() if start == "out" else np.zeros(width, np.float32)
         for k in range(first, last):
             total += _strip(rows, row_start + int(ids[k]) * stride, width)
         place[:] = total

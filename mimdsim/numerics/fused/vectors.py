@@ -5,6 +5,7 @@ every row or, for a product, makes one addition at a time. These are written in 
 a strip of WIDTH adjacent numbers stays in registers while the listed rows pass by.
 
     add_strip   out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
+    sum_strip   out[n] <- ((0 + rows[id_0, n]) + rows[id_1, n]) + ...
     dot_strip   out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (a different order)
     above       which of WIDTH numbers lie above a limit, as bits
 """
@@ -160,10 +161,14 @@ def _summed(
     return loop.values
 
 
-def _strip(vectors: int) -> Any:
-    @instruction(interpreted.strip(vectors))
+def _strip(vectors: int, start: str) -> Any:
+    """start: sums begin from "out" or "zero"."""
+
+    @instruction(interpreted.strip(vectors, start))
     def add(builder, kinds, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
-        carried = [load(builder, out, out_start, number) for number in range(vectors)]
+        carried = [ir.Constant(VECTOR, [0.0] * LANES)] * vectors
+        if start == "out":
+            carried = [load(builder, out, out_start, number) for number in range(vectors)]
         total = _summed(builder, carried, rows, row_start, stride, kinds[5], ids, first, last)
         for number, value in enumerate(total):
             anywhere(builder, value, vector_at(builder, out, out_start, number))
@@ -357,7 +362,9 @@ def fetch_strips(builder, kinds, rows, row_start, ids, first, last):  # type: ig
     loop.close([])
 
 
-add_strip, add_vector = _strip(WIDTH // LANES), _strip(1)
+add_strip = _strip(WIDTH // LANES, "out")
+add_vector = _strip(1, "out")
+sum_strip = _strip(WIDTH // LANES, "zero")
 
 
 @compiled

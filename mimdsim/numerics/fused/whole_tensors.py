@@ -12,7 +12,7 @@ import numpy as np
 
 from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.fused.interpreted import WIDTH
-from mimdsim.numerics.fused.vectors import above, add_strip, dot_strip, integrate_strip, lowest_bit
+from mimdsim.numerics.fused.vectors import above, dot_strip, integrate_strip, lowest_bit, sum_strip
 from mimdsim.numerics.fused.whole_linear import FIRED, ONE_BIT
 
 
@@ -58,9 +58,8 @@ def list_true(place, own, counts, starts, trues, ids):  # type: ignore[no-untype
 @compiled
 def weight_gradient_block(columns, rows, q, dw):  # type: ignore[no-untyped-def]
     """dw[id] = the sum of the rows of q [places, WIDTH] where the id is listed; flat arrays."""
-    dw[:] = 0
     for i in range(len(dw) // WIDTH):
-        add_strip(dw, i * WIDTH, q, 0, WIDTH, rows, columns[i], columns[i + 1])
+        sum_strip(dw, i * WIDTH, q, 0, WIDTH, rows, columns[i], columns[i + 1])
 
 
 @compiled

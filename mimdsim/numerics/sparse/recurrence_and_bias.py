@@ -57,8 +57,9 @@ def add_columns(total, other, start, stop):  # type: ignore[no-untyped-def]
     """total[:, n] += other[:, n], or of its only row."""
     for i in range(len(start)):
         for b in range(total.shape[0]):
+            row = b if len(other) > 1 else 0
             for n in range(start[i], stop[i]):
-                total[b, n] += other[b if len(other) > 1 else 0, n]
+                total[b, n] += other[row, n]
 
 
 @compiled
