@@ -173,10 +173,7 @@ def _library_on_core(codelet: Codelet, formula: TileFormula, core: Core, vector_
         if vectors:
             total = total + closing.cycles * np.maximum.reduce(np.broadcast_arrays(*vectors.values()))
         for term, one in computed:
-            turns: Any = 1.0
-            for name in term.extents:
-                turns = turns * np.asarray(extents[name], np.float64)
-            total = total + turns * one.cycles
+            total = total + term.turns(extents) * one.cycles
         return total
 
     doubts = (*(one for _, one in each), *(one for _, one in computed), closing, launch)

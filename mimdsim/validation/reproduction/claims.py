@@ -34,7 +34,7 @@ from mimdsim.machine import tiled_machine
 from mimdsim.machine.gpu import Precision
 from mimdsim.pipeline import compile_workload, retime, time_on_gpus, train_workload
 from mimdsim.pipeline.overrides import load_gpu, load_tiled, split_changes
-from mimdsim.profile import GpuProfile, TiledProfile
+from mimdsim.profile import TiledProfile
 from mimdsim.profile.ratios import Ratio, independent_ratio, ratio, ratio_of, ratio_to_gpu
 from mimdsim.search import Aims, Case, search
 from mimdsim.validation.framework_steps import NOTHING, loop_seconds, planned_product_cycles, timed_call
@@ -87,16 +87,12 @@ def gpu_over_tiles(
         graph = training_graph(network_of(workload))
         if strategy == "strongest":
             lineup, _ = time_on_gpus(graph, (beside,), filled_activity(network_of(workload), FILL))
-            timed = min((one for one in lineup if not one.never_built), key=_seconds)
+            timed = min((one for one in lineup if not one.never_built), key=lambda one: one.seconds_per_training_step)
         else:
             timed = time_on_gpu(graph, beside, strategy=strategy, precision=precision, input_encoding="dense")
         return ratio_to_gpu(timed, tiled_step(workload, chip, candidates))
 
     return max(map(compared, cases), key=lambda found: found.middle)
-
-
-def _seconds(timed: GpuProfile) -> float:
-    return timed.seconds_per_training_step
 
 
 def step_over_step(
