@@ -184,8 +184,7 @@ class DenseLayer(LayerInTime):
         if self._numbers.ndim == 2:
             return np.asarray(self._numbers.T @ every.sum(axis=0))
         read = self._numbers[: self.timesteps - lag]
-        made = read.reshape(-1, read.shape[2]).T @ every[lag:].reshape(-1, self.neurons)
-        return made
+        return np.asarray(read.reshape(-1, read.shape[2]).T @ every[lag:].reshape(-1, self.neurons))
 
     def room(self) -> np.ndarray:
         """Zeros for the gradients of all its spikes, the same memory in every training step."""

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mimdsim.execution.execute import aligned
-from mimdsim.graph import OPERATIONS, Layer
+from mimdsim.execution.execute import Shares, aligned
+from mimdsim.graph import OPERATIONS, Layer, SpikingNetwork
+from mimdsim.graph.batch_norm import STATISTICS, averaging
 from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, coefficients_of
 from mimdsim.graph.linear_neurons import LinearNeuron, RowGradient
 from mimdsim.graph.names import Parameter
-from mimdsim.numerics.fused.interpreted import WIDTH
-
-if TYPE_CHECKING:
-    from mimdsim.execution.whole_tensor_values import Tensor
-from mimdsim.execution.execute import Shares
-from mimdsim.graph import SpikingNetwork
-from mimdsim.graph.batch_norm import STATISTICS, averaging
 from mimdsim.numerics.fused import whole_dense
+from mimdsim.numerics.fused.interpreted import WIDTH
 
 
 def in_blocks(rows: np.ndarray, width: int = WIDTH) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Programs by hand: a builder, the library's vertices, and everything needed for custom codelets.
 
-Reading order: builder -> elementwise -> reductions -> slices -> products. Tutorial: docs/write-a-kernel.md.
+Reading order: builder -> elementwise -> reductions -> products. Tutorial: docs/write-a-kernel.md.
 """
 
 from mimdsim.kernels import elementwise, products, reductions
