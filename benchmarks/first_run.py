@@ -16,7 +16,6 @@ from typing import Any
 from numba.core import event
 
 from mimdsim import api
-from mimdsim.numerics import precompile
 
 
 class _Compiled(event.Listener):  # type: ignore[misc]
@@ -42,7 +41,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     compiled = _Compiled()
-    precompile.compile_ahead = lambda: None  # type: ignore[assignment]
+    compiled.compile_ahead = lambda: None  # type: ignore[assignment]
     event.register("numba:compile", compiled)
     with tempfile.TemporaryDirectory() as folder:
         api.run(given.workload, given.machine, report=Path(folder) / "report")
@@ -53,7 +52,7 @@ def main() -> None:
     print(f"{sum(row[0] for row in compiled.rows):.1f} s of {time.process_time():.1f} s, {len(compiled.rows)} kernels")
     if given.write:
         lines = [f"{name} {types}\n" for _, name, types in compiled.rows]
-        precompile.LISTED.write_text("".join(lines), encoding="utf-8")
+        compiled.LISTED.write_text("".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from mimdsim.workload import MappingOptions, Workload, filled_activity, load_wor
 from mimdsim.workload.interchange.start import write_trained
 
 if TYPE_CHECKING:
-    from mimdsim.checking.check_result import CheckResult
+    from mimdsim.checking.kernel import CheckResult
     from mimdsim.checking.program import Subject
     from mimdsim.studies import Study as StudyRecord
     from mimdsim.studies import StudyResult
@@ -121,7 +121,7 @@ def run(
 @contextlib.contextmanager
 def _backgrounds(report: str | Path | None) -> Iterator[tuple[Background | None, Background | None]]:
     """Processes that look for advice, and those that draw; none while another one compiles kernels for a first run."""
-    from mimdsim.numerics.precompile import compile_ahead
+    from mimdsim.numerics.compiled import compile_ahead
     from mimdsim.report import prepare_figures
 
     first = compile_ahead()
@@ -383,7 +383,7 @@ def check(
         >>> mimdsim.check("digits", "tiny", changes=small).passed  # doctest: +SKIP
         True
     """
-    from mimdsim.checking.check_result import CheckResult
+    from mimdsim.checking.kernel import CheckResult
     from mimdsim.checking.program import check_program, load_build, shrunk
 
     progress("checking", 0, 1)
@@ -430,7 +430,7 @@ def _checked_kernel(
     asked: Request | None,
     progress: Progress,
 ) -> CheckResult:
-    from mimdsim.checking.kernel_file import load_kernel, profile_of
+    from mimdsim.checking.kernel import load_kernel, profile_of
     from mimdsim.report import report_files, write_report
 
     if folder is not None:

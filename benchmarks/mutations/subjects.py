@@ -17,7 +17,7 @@ from padded_products import arranged, product_program
 from mimdsim.base.errors import MimdsimError
 from mimdsim.checking import check_kernel
 from mimdsim.checking.comparison import RELATIVE_TOLERANCE
-from mimdsim.checking.kernel_file import load_kernel
+from mimdsim.checking.kernel import load_kernel
 from mimdsim.checking.program import check_program
 from mimdsim.compiler import Compiled, measure_memory
 from mimdsim.compiler.place.product_plan import plan_product

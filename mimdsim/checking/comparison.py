@@ -15,7 +15,7 @@ from mimdsim.base.units import distinct_texts
 from mimdsim.compiler import Compiled
 from mimdsim.compiler.passes.merge import touched
 from mimdsim.execution import Executor
-from mimdsim.execution.poison import NO_NUMBER
+from mimdsim.execution.scratch import NO_NUMBER
 from mimdsim.graph import Graph
 from mimdsim.program import Program, Superstep
 from mimdsim.program.codelet import now_shift
@@ -32,13 +32,11 @@ def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0, t
     """bool: which elements are off by more than RELATIVE_TOLERANCE of the largest (or of `scale`), and of a `term` of
     theirs, or not numbers."""
     if held.dtype.kind != "f":
-        other: np.ndarray = held != expected
-        return other
+        return np.asarray(held != expected)
     largest = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0
     with np.errstate(invalid="ignore"):
         near = (np.abs(held - expected) <= RELATIVE_TOLERANCE * max(scale or largest, term, LEAST)) | (held == expected)
-    wrong: np.ndarray = ~(near | (np.isnan(held) & np.isnan(expected)))
-    return wrong
+    return np.asarray(~(near | (np.isnan(held) & np.isnan(expected))))
 
 
 def first_mismatch(
@@ -138,8 +136,7 @@ def _wrong(
     rounded: np.ndarray = np.abs(held - expected) <= ROUNDING * np.abs(expected)
     # left as it was is not rounded: what changes by two units in the last place cannot come to none
     rounded &= (held != start) | (np.abs(expected - start) < 2 * np.spacing(np.abs(start)))
-    result: np.ndarray = wrong_elements(held, expected, change, term) & ~rounded
-    return result
+    return np.asarray(wrong_elements(held, expected, change, term) & ~rounded)
 
 
 def misfit(executor: Executor) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from mimdsim.checking.comparison import difference
 from mimdsim.execution import Executor
 from mimdsim.execution.execute import Observer
-from mimdsim.execution.poison import NO_NUMBER, Poison
+from mimdsim.execution.scratch import NO_NUMBER, Poison
 from mimdsim.graph import Graph, SparseSpikes, SpikingNetwork
 from mimdsim.graph.names import listed
 from mimdsim.program import Program, Superstep

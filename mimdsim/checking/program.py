@@ -22,13 +22,13 @@ from mimdsim.base.schema import given_keys
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.base.user_code import call_users, function_in, load_file
 from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_problems, misfit, no_terms, wrong_output
+from mimdsim.checking.coverage import Operands
 from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids, rounded_potentials, terms_of_sums
-from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, Draw, drawn_inputs, graph_inputs
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.execution import Executor
 from mimdsim.execution.cost_lower_bound import excess_flops
-from mimdsim.execution.poison import KINDS, undefine
+from mimdsim.execution.scratch import KINDS, undefine
 from mimdsim.execution.strict import strict_steps
 from mimdsim.graph import SpikingNetwork, interpret
 from mimdsim.graph.names import spikes_of

@@ -169,13 +169,11 @@ def _made_by(function: WeightFunction, acting: np.ndarray) -> np.ndarray:
         return np.asarray(wanted, np.float32)
     made = np.where(wanted < 0, -wanted / FORBIDDEN, wanted)
     below = np.where(wanted < 0, -1.0, 1.0) if function.about.keeps_zeros else 1.0
-    parameter: np.ndarray = (function.about.inverse(made) * below).astype(np.float32)
-    return parameter
+    return np.asarray((function.about.inverse(made) * below).astype(np.float32))
 
 
 def _dyadic(weights: np.ndarray) -> np.ndarray:
-    rounded: np.ndarray = (np.round(weights * DYADIC) / DYADIC).astype(np.float32)
-    return rounded
+    return np.asarray((np.round(weights * DYADIC) / DYADIC).astype(np.float32))
 
 
 def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) -> dict[str, np.ndarray]:
@@ -325,13 +323,11 @@ def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:
     tried = middle + steps * np.spacing(np.abs(middle))
     reached = _potentials(layer, tried)
     best = np.argmin(np.abs(reached - potential), axis=0)
-    chosen: np.ndarray = tried[best, np.arange(layer.columns)]
-    return chosen
+    return np.asarray(tried[best, np.arange(layer.columns)])
 
 
 def _potentials(layer: Layer, currents: np.ndarray) -> np.ndarray:
     """float32[rows, columns]: what is held against the threshold after a timestep of currents into neurons at rest."""
     neuron = layer.linear
     rest = np.zeros((len(neuron.states), *currents.shape), np.float32)
-    u: np.ndarray = OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1]
-    return u
+    return np.asarray(OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1])

@@ -32,7 +32,7 @@ def calibrate_command(machine: str, tables: tuple[str, ...], out: Path | None, a
     """
     from mimdsim.base.files import folders_to_write
     from mimdsim.validation import calibrate
-    from mimdsim.validation.calibration.result import narrowed_json, narrowed_lines
+    from mimdsim.validation.calibration.fit import narrowed_json, narrowed_lines
 
     with folders_to_write(*((out.parent,) if out else ())), Bars() as bars:
         found = calibrate(machine, tables, out=out, progress=bars.show, **how)

@@ -131,7 +131,7 @@ def _timed(workload: str, machine: str, timesteps: int, batch: int, changes: tup
 
 
 def _timed_kernel(path: Path, machine: MimdMachine) -> tuple[Program, RecordedActivity, TiledProfile]:
-    from mimdsim.checking.kernel_file import load_kernel
+    from mimdsim.checking.kernel import load_kernel
 
     result = load_kernel(path).check(machine, strict=False)
     if result.program is None or result.activity is None or result.tiled is None:

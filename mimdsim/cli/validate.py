@@ -33,8 +33,7 @@ def validate_command(context: click.Context, /, **given: Any) -> None:
 def compare_with_tables(files: tuple[str, ...], data: Path | None, page: Path | None, as_json: bool) -> int:
     """Compare with these tables and print the rows; the exit code."""
     from mimdsim.base.files import folders_to_write
-    from mimdsim.validation.console_table import rows_as_json, table
-    from mimdsim.validation.markdown_page import write_page
+    from mimdsim.validation.markdown_page import rows_as_json, table, write_page
     from mimdsim.validation.reference_table import NOT_COMPUTED
     from mimdsim.validation.tables import check_files, default_files, find_table
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.dense import BOX, MOVE_BYTES, copy_formula
+from mimdsim.codelets.dense import BOX, copy_formula, copying
 from mimdsim.codelets.elementwise import CALL_BYTES, calls_formula
 from mimdsim.codelets.vertex_costs import on_elements
 from mimdsim.costs.library.network import nonlinearity_gradient_1d_cycles
 from mimdsim.graph.elementwise import FUNCTIONS
-from mimdsim.numerics.dense import cells as numerics
 from mimdsim.numerics.dense import elementwise as dense
+from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, TileFormula
 
 CALLS = {"sigmoid": "sigmoid", "tanh": "tanh", "exponential": "exponent", "relu": "relu", "reciprocal": "inverse"}
@@ -114,23 +114,11 @@ def affine(scales: bool, shifts: bool, in_place: int | None = None) -> Codelet:
     return _codelet(name, ("source",), compute, cost, in_place, flops=len(calls), constants=("scale", "shift"))
 
 
-SHIFT_COLUMNS = on_elements(
+ENDS = ("row_start", "row_stop", "start", "stop")
+SHIFT_COLUMNS = copying(
     "ShiftColumns",
     f"read source[row_start:row_stop, source_start:source_stop]; write target[{BOX}]",
     numerics.shifted_columns,
-    copy_formula(4),
-    "target",
-    flops=0,
-    code_bytes=MOVE_BYTES,
-    columns=("source_start", "source_stop", "row_start", "row_stop", "start", "stop"),
+    columns=("source_start", "source_stop", *ENDS),
 )
-REPEAT_ROW = on_elements(
-    "RepeatRow",
-    f"read row[:, start:stop]; write target[{BOX}]",
-    numerics.repeat_row,
-    copy_formula(4),
-    "target",
-    flops=0,
-    code_bytes=MOVE_BYTES,
-    columns=("row_start", "row_stop", "start", "stop"),
-)
+REPEAT_ROW = copying("RepeatRow", f"read row[:, start:stop]; write target[{BOX}]", numerics.repeat_row, columns=ENDS)

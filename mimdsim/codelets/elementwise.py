@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.dense import BOX, MOVE_BYTES, copy_formula
+from mimdsim.codelets.dense import BOX, copy_formula, copying
 from mimdsim.codelets.neurons import by_neuron, scale_cycles
 from mimdsim.codelets.products import partial_sum_cycles
 from mimdsim.codelets.vertex_costs import by_item_bytes, by_vectors, on_elements
@@ -22,7 +22,7 @@ from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.network import bernoulli_cycles
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.numerics.dense.rows import OnRows, keep_boxes
+from mimdsim.numerics.dense.dense import OnRows, keep_boxes
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 from mimdsim.program.instruction_mix import Mix
 
@@ -174,7 +174,7 @@ def dropout_masks(by_timestep: bool, planes: bool = False) -> Codelet:
     return on_elements(
         f"Dropout{'Planes' * planes}Mask{'s' * by_timestep}",
         f"read states[first:last]; read keep[:]; write masks[{':, ' if by_timestep else ''}{BOX}]",
-        numerics.dropout_planes if planes else numerics.dropout_masks,
+        numerics.dropout_masks,
         TileFormula(cycles=cycles, kind="published", source=source),
         "masks",
         constants=("positions", "source", *("pixels",) * planes),
@@ -191,15 +191,7 @@ COUNT_BOXES = on_elements(
     code_bytes=256,
 )
 
-ARRANGE_BOXES = on_elements(
-    "ArrangeBoxes",
-    f"read source[{BOX}]; write target[{BOX}]",
-    keep_boxes,
-    copy_formula(4),
-    "target",
-    flops=0,
-    code_bytes=MOVE_BYTES,
-)
+ARRANGE_BOXES = copying("ArrangeBoxes", f"read source[{BOX}]; write target[{BOX}]", keep_boxes)
 
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 8  # a group of outputs by a group of inputs of the matrix unit in float32
 

@@ -174,6 +174,16 @@ _BFLOAT = (
 )
 
 
+def _and_by_pairs(cost: TileFormula, each: Mapping[str, float], kind: str, why: str) -> TileFormula:
+    """The cost with so much more, spread over the contexts, for every pair of a field; each: by the extent of those."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        more: Any = sum(count * -(-np.asarray(extents[name]) // worker_contexts) for name, count in each.items())
+        return cost.cycles(extents, worker_contexts, vector_bytes) + worker_contexts * more
+
+    return replace(cost, cycles=cycles, kind=kind, source=f"{cost.source}; {why}")
+
+
 def _library_in_bfloat16(codelet: Codelet, cost: TileFormula, floats_kept: bool) -> Codelet:
     """As for floats, with every field converted; floats_kept: an update, whose moments are floats, so that a weight and
     its gradient alone are converted."""
@@ -184,15 +194,10 @@ def _library_in_bfloat16(codelet: Codelet, cost: TileFormula, floats_kept: bool)
     each = {
         name: reads * WIDENED_PAIR + writes * NARROWED_PAIR for name, (reads, writes) in zip(pairs, ways, strict=True)
     }
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        more: Any = sum(count * -(-np.asarray(extents[name]) // worker_contexts) for name, count in each.items())
-        return cost.cycles(extents, worker_contexts, vector_bytes) + worker_contexts * more
-
     return replace(
         codelet,
         name=f"{codelet.name}<bfloat16>",
-        cost=replace(cost, cycles=cycles, kind="derived", source=f"{cost.source}; {_BFLOAT}"),
+        cost=_and_by_pairs(cost, each, "derived", _BFLOAT),
         extents={**codelet.extents, **pairs},
         value_bytes=2,
         number_format="bfloat16",
@@ -232,7 +237,7 @@ def with_narrow(codelet: Codelet, fields: tuple[tuple[str, str], ...], of_spikes
     them. of_spikes: what they are multiplied with is 0 or 1. A C++ vertex loads a vector of them in a turn of its
     deepest loop."""
     cost, extents, names = codelet.cost, dict(codelet.extents), ", ".join(f"{name} {each}" for name, each in fields)
-    source = f"{cost.source}; converts {names}: " + "; ".join(
+    why = f"converts {names}: " + "; ".join(
         f"{FORMATS[each].widened:g} a pair, {FORMATS[each].counted.partition(';')[0]}, assumed" for _, each in fields
     )
     about: dict[str, Any] = {"name": f"{codelet.name}<{names}>", "narrow": fields, "of_spikes": of_spikes}
@@ -250,17 +255,10 @@ def with_narrow(codelet: Codelet, fields: tuple[tuple[str, str], ...], of_spikes
             )
             for _, each in fields
         ]
-        return replace(codelet, cost=replace(cost, terms=(*cost.terms, *more), source=source), **about)
-    pairs_of = {name: f"pairs of {name}" for name, _ in fields}
-    extents |= {pairs_of[name]: Size(name, per=2) for name, _ in fields}
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        more: Any = sum(
-            FORMATS[each].widened * -(-np.asarray(extents[pairs_of[name]]) // worker_contexts) for name, each in fields
-        )
-        return cost.cycles(extents, worker_contexts, vector_bytes) + worker_contexts * more
-
-    return replace(codelet, cost=replace(cost, cycles=cycles, kind="assumed", source=source), extents=extents, **about)
+        return replace(codelet, cost=replace(cost, terms=(*cost.terms, *more), source=f"{cost.source}; {why}"), **about)
+    extents |= {f"pairs of {name}": Size(name, per=2) for name, _ in fields}
+    each_pair = {f"pairs of {name}": FORMATS[each].widened for name, each in fields}
+    return replace(codelet, cost=_and_by_pairs(cost, each_pair, "assumed", why), extents=extents, **about)
 
 
 def _in_quads(extents: Mapping[str, Extent]) -> dict[str, Extent]:

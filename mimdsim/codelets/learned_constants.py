@@ -21,7 +21,7 @@ from mimdsim.graph.learned_constants import (
     link_slope,
 )
 from mimdsim.graph.linear_neurons import RowGradient
-from mimdsim.numerics.sparse import learned_constants as numerics
+from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Length, fields_of, terms_of
 from mimdsim.program.instruction_mix import Mix
 
@@ -33,16 +33,12 @@ COUNTED = f"{OWN_COUNT}; of a constant, 4 to clamp it, or an exponential (3), tw
 PIECE = ("piece", "row_start", "row_stop", "start", "stop")
 
 
-def _whole_or_part(name: str, shared: bool) -> str:
-    return f"read {name}[:, {':' if shared else 'start:stop'}]"
-
-
 def coefficients(about: Coefficients | SharedRow) -> Codelet:
     """Every coefficient that follows from constants that are learned, for the neurons of the vertex."""
     learned = about.learned
     shared = [len(each.value) == 1 for each in learned]
-    names = [f"constant{index}" for index in range(len(learned))]
-    fields = ["write own[:, start:stop]", *map(_whole_or_part, names, shared)]
+    boxes = (":" if whole else "start:stop" for whole in shared)
+    fields = ["write own[:, start:stop]", *(f"read constant{at}[:, {box}]" for at, box in enumerate(boxes))]
 
     def compute(own: np.ndarray, *trained: np.ndarray) -> None:
         for row, made in enumerate(coefficients_of(about, own.shape[1], trained)):

@@ -160,27 +160,20 @@ DECAY_GRADIENT = Codelet(
     code_bytes=256,
     extents=by_neuron("dv"),
 )
-
-MASKED_DECAY_GRADIENT = Codelet(
+MASKED_DECAY_GRADIENT = replace(
+    DECAY_GRADIENT,
     name="MaskedDecayGradient",
-    fields=fields_of("update dv[:, start:stop]; read decay[start:stop]; read v_previous[:, start:stop]"),
+    fields=(*DECAY_GRADIENT.fields, *fields_of("read v_previous[:, start:stop]")),
     constants=("threshold",),
     compute=numerics.scale_unless_spiked,
-    joinable=True,
     cost=masked_scale_formula(4),
     flops=terms_of({"samples neurons": 2}),
     code_bytes=320,
-    extents=by_neuron("dv"),
 )
-
-CURRENT_GRADIENT = Codelet(
+CURRENT_GRADIENT = replace(
+    DECAY_GRADIENT,
     name="CurrentGradient",
     fields=fields_of("update q[:, start:stop]; read gain[start:stop]"),
-    compute=numerics.scale_in_place,
-    joinable=True,
-    cost=scale_formula(4),
-    flops=terms_of({"samples neurons": 1}),
-    code_bytes=256,
     extents=by_neuron("q"),
 )
 

@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.dense import FORMATS
-from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, SUM_SPIKES, by_neuron, scale_cycles, vectors_of
+from mimdsim.codelets.neurons import (
+    DECAY_GRADIENT,
+    LIF_UPDATE,
+    LIF_UPDATE_DENSE,
+    SUM_SPIKES,
+    by_neuron,
+    scale_cycles,
+    vectors_of,
+)
 from mimdsim.codelets.vertex_costs import (
     A_ROW,
     LOOK_AT_FLAG,
@@ -29,7 +37,7 @@ from mimdsim.codelets.vertex_costs import (
 )
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.numerics.sparse import recurrence_and_bias as numerics
-from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, Vectors, fields_of, terms_of
+from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, Vectors, fields_of
 from mimdsim.program.codelet import Counted
 from mimdsim.program.instruction_mix import Mix
 
@@ -112,14 +120,12 @@ def add_formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_
     return binary_1d_cycles(extents["elements"], dtype=dtype, in_place=True, **machine)
 
 
-BIAS_ADD = Codelet(
+BIAS_ADD = replace(
+    DECAY_GRADIENT,
     name="BiasAdd",
     fields=fields_of("update current[:, start:stop]; read bias[:, start:stop]"),
-    compute=numerics.add_row,
-    joinable=True,
+    compute=numerics.add_columns,
     cost=bias_formula(4),
-    flops=terms_of({"samples neurons": 1}),
-    code_bytes=256,
     extents=by_neuron("current"),
 )
 
@@ -132,14 +138,12 @@ ADD_COLUMNS = on_elements(
     joinable=True,
     code_bytes=256,
 )
-ADD_SLOTS = on_elements(
-    "AddSlots",
-    "update total[sample, slot_start:slot_stop]; read other[sample, slot_start:slot_stop]",
-    numerics.add_slots,
-    add_formula(4),
-    "total",
-    joinable=True,
-    code_bytes=256,
+ADD_SLOTS = replace(
+    ADD_COLUMNS,
+    name="AddSlots",
+    fields=fields_of("update total[sample, slot_start:slot_stop]; read other[sample, slot_start:slot_stop]"),
+    columns=("sample", "slot_start", "slot_stop"),
+    compute=numerics.add_slots,
 )
 
 REPLICA = ("replica", "sample_start", "sample_stop", "start", "stop")

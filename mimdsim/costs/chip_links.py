@@ -49,8 +49,7 @@ def _hops(links: Links) -> np.ndarray:
     edge: as PopLibs counts them for chips on cards of two, of which every second one is wired to the next card
     (lib/poplibs_test/Util.cpp)."""
     group = np.arange(links.chips) // (links.group_chips or links.chips)
-    hops: np.ndarray = route_lengths(links) + (group[:, None] != group)
-    return hops
+    return np.asarray(route_lengths(links) + (group[:, None] != group))
 
 
 def edge_bytes_per_second(links: Links) -> np.ndarray:

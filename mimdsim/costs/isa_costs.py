@@ -185,10 +185,7 @@ def _with_library_rate(codelet: Codelet, costs: CodeletCosts, vector_bytes: int)
     def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
         operations: Any = sum(np.asarray(extents[name], np.float64) for name in moved)
         for term in codelet.flops:
-            turns: Any = term.bundles
-            for name in term.extents:
-                turns = turns * np.asarray(extents[name], np.float64)
-            operations = operations + np.ceil(turns / lanes)
+            operations = operations + np.ceil(term.bundles * term.turns(extents) / lanes)
         return worker_contexts * outside + rate * operations
 
     cost = TileFormula(cycles=cycles, kind=costs.rate_kind, source=_source(costs))

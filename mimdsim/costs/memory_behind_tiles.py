@@ -120,8 +120,7 @@ def transfer_cycles(program: Program, machine: MimdMachine) -> np.ndarray:
     else:
         first = np.arange(0, program.tiles_per_chip, memory.tiles_per_channel)
         most = np.add.reduceat(by_chip, first, axis=2).max(axis=2)
-    cycles: np.ndarray = np.rint(most / memory.bytes_per_cycle).astype(np.int64)
-    return cycles
+    return np.asarray(np.rint(most / memory.bytes_per_cycle).astype(np.int64))
 
 
 def whole_transfer_cycles(program: Program, machine: MimdMachine) -> int:

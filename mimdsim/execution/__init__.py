@@ -2,10 +2,9 @@
 
 from mimdsim.execution.activity import activity_problem, activity_profiles, constant_layers, run_recorded
 from mimdsim.execution.checkpoint import UNKNOWN_CODE, Checkpoints
-from mimdsim.execution.engines import engine_refusals
+from mimdsim.execution.engines import RateSchedule, engine_refusals, scheduled_values
 from mimdsim.execution.execute import Executor
 from mimdsim.execution.initial import InitialActivity, scaled_to_activity
-from mimdsim.execution.schedules import RateSchedule, scheduled_values
 from mimdsim.execution.strict import execute_strictly
 from mimdsim.execution.trainer import (
     Evaluation,

@@ -6,7 +6,6 @@ two vectors of 8 bytes and stores one (`ld2xst64pace` of the vendor's instructio
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -89,7 +88,7 @@ def _total(fixed: float, terms: Sequence[Term], extents: Mapping[str, object], v
     """float64[vertices]: fixed, and what the terms add."""
     total = np.full(vertices, float(fixed))
     for term in terms:
-        total += term.bundles * math.prod((np.asarray(extents[name], np.float64) for name in term.extents), start=1.0)
+        total += term.bundles * term.turns(extents)
     return total
 
 

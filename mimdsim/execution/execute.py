@@ -29,7 +29,7 @@ from mimdsim.base.errors import MappingError, near
 from mimdsim.base.shown import Shown
 from mimdsim.execution.bounds_checked_array import written_though_read
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
-from mimdsim.numerics.dense.rows import Kept, plain
+from mimdsim.numerics.dense.dense import Kept, plain
 from mimdsim.numerics.fused.vectors import CACHE_LINE
 from mimdsim.numerics.fused.wide import WIDE, lif_update
 from mimdsim.numerics.number_formats import FORMATS

@@ -11,8 +11,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.loop_extents import Turns
+from mimdsim.program.program import extents_of, stretch_of
 from mimdsim.program.records import vertex_name
-from mimdsim.program.trip_counts import extents_of, stretch_of
 from mimdsim.program.vertex_boxes import boxes_of, describe_box
 
 MOST = (1 << 31) - 1  # turns that are recorded

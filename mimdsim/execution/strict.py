@@ -1,7 +1,7 @@
 """Strict execution: every vertex runs alone and sees only its own boxes; everything else is poison.
 
 Slow and exact: for small programs, in tests and in `mimdsim check`. Memory holds poison until something writes it
-(`mimdsim.execution.poison`). A vertex that reads outside its slices meets poison and hands it on;
+(`mimdsim.execution.scratch`). A vertex that reads outside its slices meets poison and hands it on;
 one that writes outside them is named; so is one that writes what it may only read, or leaves its slices by an index.
 What lies outside differs from element to element and from memory to memory (`Poison.image`) and is compared bit for
 bit, before each vertex where it may touch memory and in the end everywhere. What is written there as it was is seen by
@@ -27,8 +27,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.execution.bounds_checked_array import Guarded, Region, Work, written_though_read
 from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
 from mimdsim.execution.execute import Executor, VertexFailure, field_written, index_of
-from mimdsim.execution.poison import LARGE, NO_NUMBER, Poison, as_bits, undefine
-from mimdsim.execution.scratch import STACK_BYTES, Scratch, state_of
+from mimdsim.execution.scratch import LARGE, NO_NUMBER, STACK_BYTES, Poison, Scratch, as_bits, state_of, undefine
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.codelet_closure import closure_of, is_library
@@ -83,8 +82,7 @@ class _Memory:
 
     def touched(self, index: Any = ...) -> np.ndarray:
         """bool: which elements differ from what lies outside the slices: there some vertex has written."""
-        stray: np.ndarray = as_bits(self.array[index]) != as_bits(self.untouched[index])
-        return stray
+        return np.asarray(as_bits(self.array[index]) != as_bits(self.untouched[index]))
 
     def restore(self, index: Any = ...) -> None:
         self.array[index] = self.untouched[index]

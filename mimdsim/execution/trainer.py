@@ -14,10 +14,17 @@ from mimdsim.base.shown import Shown
 from mimdsim.base.units import counted
 from mimdsim.execution.activity import activity_problem, run_recorded
 from mimdsim.execution.checkpoint import Checkpoints, Course, engine_of, read_checkpoint, write_checkpoint
-from mimdsim.execution.engines import Engine, EngineName, Runner
+from mimdsim.execution.engines import (
+    Engine,
+    EngineName,
+    FoldedNetwork,
+    RateSchedule,
+    Runner,
+    folded_runner,
+    refuse_diverged,
+    scheduled_values,
+)
 from mimdsim.execution.execute import Executor
-from mimdsim.execution.folded import FoldedNetwork, folded_runner
-from mimdsim.execution.schedules import RateSchedule, refuse_diverged, scheduled_values
 from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.learned_constants import first_value
@@ -430,8 +437,7 @@ def refuse_empty(kept: np.ndarray, held_out: np.ndarray, validation_share: float
 
 def predictions(runner: Runner | FoldedNetwork) -> np.ndarray:
     """int64[batch]: the class with the highest score of the last run (ties: lowest class)."""
-    chosen: np.ndarray = runner.read(SCORES).argmax(axis=1)
-    return chosen
+    return np.asarray(runner.read(SCORES).argmax(axis=1))
 
 
 def evaluate(given: Runner, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:

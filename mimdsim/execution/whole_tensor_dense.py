@@ -16,7 +16,7 @@ import numpy as np
 
 from mimdsim.execution.execute import Shares, aligned
 from mimdsim.execution.whole_tensor_layers import CsrSpikes, LayerInTime, Times, Wanted
-from mimdsim.execution.whole_tensor_norms import WholeNorm
+from mimdsim.execution.whole_tensor_values import WholeNorm
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
 from mimdsim.graph.dropout import OF_NUMBER, OF_SOURCE, OF_TIMESTEP, WORD
@@ -111,8 +111,7 @@ class Reading:
 
 def of_groups(weights: np.ndarray) -> np.ndarray:
     """The blocks on the diagonal of weights [groups, rows, groups, columns], a view [groups, rows, columns]."""
-    found: np.ndarray = np.einsum("grgc->grc", weights)
-    return found
+    return np.asarray(np.einsum("grgc->grc", weights))
 
 
 def written_out(weights: np.ndarray, groups: int) -> np.ndarray:
@@ -183,11 +182,9 @@ class DenseLayer(LayerInTime):
         assert self._numbers is not None
         every, lag = q.reshape(self.timesteps, self.batch, -1)[..., : self.neurons], self.lag // self.batch
         if self._numbers.ndim == 2:
-            made: np.ndarray = self._numbers.T @ every.sum(axis=0)
-            return made
+            return np.asarray(self._numbers.T @ every.sum(axis=0))
         read = self._numbers[: self.timesteps - lag]
-        made = read.reshape(-1, read.shape[2]).T @ every[lag:].reshape(-1, self.neurons)
-        return made
+        return np.asarray(read.reshape(-1, read.shape[2]).T @ every[lag:].reshape(-1, self.neurons))
 
     def room(self) -> np.ndarray:
         """Zeros for the gradients of all its spikes, the same memory in every training step."""

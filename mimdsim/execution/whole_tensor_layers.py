@@ -11,9 +11,7 @@ import numpy as np
 
 from mimdsim.codelets.linear_terms import pack_terms
 from mimdsim.execution.execute import Shares, aligned
-from mimdsim.execution.whole_tensor_constants import LearnedConstants
-from mimdsim.execution.whole_tensor_derived import DerivedTensors
-from mimdsim.execution.whole_tensor_values import Tensor, by_role, in_blocks
+from mimdsim.execution.whole_tensor_values import DerivedTensors, LearnedConstants, Tensor, by_role, in_blocks
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron, constants_of
@@ -24,7 +22,7 @@ from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH
 
 if TYPE_CHECKING:
-    from mimdsim.execution.whole_tensor_norms import WholeNorm
+    from mimdsim.execution.whole_tensor_values import WholeNorm
 
 
 @dataclass(kw_only=True, eq=False)

@@ -416,8 +416,7 @@ class WholeLoss:
         gradient = self._judge(read, read, labels)
         if reading in ("sum", "mean"):
             return gradient[None] if reading == "sum" else gradient[None] * np.float32(1 / len(u))
-        made: np.ndarray = OPERATIONS["read_out_gradient"].evaluate(reading, gradient, u)[0]
-        return made
+        return np.asarray(OPERATIONS["read_out_gradient"].evaluate(reading, gradient, u)[0])
 
     def _judge(self, read: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Gradient of what is read of the neurons, [batch, neurons] or at every timestep; `scores` are added up."""
@@ -431,8 +430,7 @@ class WholeLoss:
         else:
             numbers = float(about.scale), float(about.weight)
             losses.cross_entropy(pooled, labels, self.losses, gradient, samples, *numbers)
-        spread: np.ndarray = OPERATIONS["spread_classes"].evaluate(each, gradient)[0]
-        return spread
+        return np.asarray(OPERATIONS["spread_classes"].evaluate(each, gradient)[0])
 
     def penalise(self, layer: Layer, spikes: CsrSpikes, g: np.ndarray) -> None:
         """Add to the gradients of a hidden layer's listed spikes what its firing adds to the loss."""

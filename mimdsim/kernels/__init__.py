@@ -1,9 +1,9 @@
 """Programs by hand: a builder, the library's vertices, and everything needed for custom codelets.
 
-Reading order: builder -> elementwise -> reductions -> slices -> products. Tutorial: docs/write-a-kernel.md.
+Reading order: builder -> elementwise -> reductions -> products. Tutorial: docs/write-a-kernel.md.
 """
 
-from mimdsim.kernels import elementwise, products, reductions, slices
+from mimdsim.kernels import elementwise, products, reductions
 from mimdsim.kernels.builder import Builder, KernelError
 from mimdsim.kernels.products import PlannedProduct
 from mimdsim.machine import MimdMachine, load_machine
@@ -68,8 +68,8 @@ class Kernel(Builder):
     cast = elementwise.cast
     broadcast = elementwise.broadcast
     sort = elementwise.sort
-    scatter_add = slices.scatter_add
-    gather = slices.gather
+    scatter_add = reductions.scatter_add
+    gather = reductions.gather
     reduce = reductions.reduce
     all_reduce = reductions.all_reduce
     plan_matmul = products.plan_matmul

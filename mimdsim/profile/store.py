@@ -16,7 +16,7 @@ from mimdsim.base.units import counted
 from mimdsim.profile.records import OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
 from mimdsim.profile.validate import contradictions
 
-MAX_PROFILE_BYTES = 256 << 20  # a tile takes 140 bytes, a chip has a million at most
+MAX_PROFILE_BYTES = 512 << 20  # a tile takes 140 bytes, a chip has a million at most, and a file may have two
 MOST_SAID = 3  # problems of a file listed in one message
 
 

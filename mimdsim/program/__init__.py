@@ -1,10 +1,9 @@
 """The vocabulary of a lowered program (door 1 of ARCHITECTURE.md): which vertex computes what, when, from where.
 
 A program may be compiled or written by hand; engines cannot tell. Reading order: codelet -> extents -> mapping ->
-records -> program -> builder -> vertex_boxes -> verify.
+records -> program -> vertex_boxes -> verify.
 """
 
-from mimdsim.program.builder import ProgramBuilder
 from mimdsim.program.codelet import (
     Codelet,
     Field,
@@ -29,9 +28,8 @@ from mimdsim.program.loop_extents import (
     Within,
 )
 from mimdsim.program.mapping import TileMapping
-from mimdsim.program.program import Observables, Potential, Program, Repeat
+from mimdsim.program.program import Observables, Potential, Program, ProgramBuilder, Repeat, extents_of
 from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Relay, Superstep, Variable, VertexTable
-from mimdsim.program.trip_counts import extents_of
 from mimdsim.program.verify import verify
 
 __all__ = [

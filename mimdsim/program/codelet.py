@@ -126,6 +126,10 @@ class Term:
     mix: Mix | None = None
     converts: str = ""
 
+    def turns(self, extents: Mapping[str, Any]) -> Any:
+        """float64: of the loop nest, from each of its extents, vertex by vertex."""
+        return math.prod((np.asarray(extents[name], np.float64) for name in self.extents), start=1.0)
+
     def times(self, factor: float) -> Term:
         """So many times as many of each instruction."""
         mix = None if self.mix is None else self.mix * factor

@@ -43,8 +43,7 @@ class Pairs:
 def nearest_copy(heads: np.ndarray, tiles: np.ndarray, per_chip: int) -> np.ndarray:
     """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several.
     heads: the first tile of each copy."""
-    chosen: np.ndarray = np.abs(heads[:, None] // per_chip - tiles // per_chip).argmin(axis=0)
-    return chosen
+    return np.asarray(np.abs(heads[:, None] // per_chip - tiles // per_chip).argmin(axis=0))
 
 
 class ExchangeCounter:
@@ -232,13 +231,11 @@ class _BandCut:
 
     def _begins(self) -> np.ndarray:
         """int64[turns + 1]: where the intervals of each turn begin, and the end."""
-        begins: np.ndarray = np.searchsorted(self.apart.mapping.starts, np.arange(self.apart.turns + 1) * self._extent)
-        return begins
+        return np.asarray(np.searchsorted(self.apart.mapping.starts, np.arange(self.apart.turns + 1) * self._extent))
 
     def heads(self) -> np.ndarray:
         """int64[bands]: the first tile of each band."""
-        tiles: np.ndarray = self.apart.mapping.tiles[self._begins()[self.apart.turn]]
-        return tiles
+        return np.asarray(self.apart.mapping.tiles[self._begins()[self.apart.turn]])
 
     def held(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(part, band): the parts, wanted on `tiles`, of which the tile itself holds everything in a band."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns.exchange_fragments import element_runs
-from mimdsim.numerics.columns.grouping import digest
+from mimdsim.numerics.columns.worker_load import digest
 from mimdsim.program.checks.bounds import (
     check_copies,
     check_homes,

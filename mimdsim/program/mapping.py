@@ -373,8 +373,7 @@ class SideBySide:
         levels, bands, by_tile = self._lookup
         intervals = self.mapping.tiles, self.mapping.starts, self.mapping.stops, self.turn_of
         given = self.mapping.axis, np.array(shape, np.int64), wide(tiles), bounds
-        held: np.ndarray = numerics.local_in_bands(levels, bands, intervals, by_tile, *given)
-        return held
+        return np.asarray(numerics.local_in_bands(levels, bands, intervals, by_tile, *given))
 
 
 @lru_cache(maxsize=16)  # a variable is looked at by many fields in turn

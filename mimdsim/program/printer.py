@@ -9,9 +9,8 @@ import numpy as np
 from mimdsim.program.codelet import Field, WorkerBundles, now_shift
 from mimdsim.program.loop_extents import Hits, Listed, Recorded, Spikes, SpikesOver, Turns, Within
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP
-from mimdsim.program.program import Program, Repeat
+from mimdsim.program.program import Program, Repeat, extents_of
 from mimdsim.program.records import Exchange, Superstep, Variable, VertexTable
-from mimdsim.program.trip_counts import extents_of
 from mimdsim.program.vertex_boxes import describe_box
 
 LEGEND = (

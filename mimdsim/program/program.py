@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TypeAlias, Union
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias, Union
 
+import numpy as np
+
+from mimdsim.base.compressed_columns import single, uniform
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Sheet, Shown
 from mimdsim.base.units import counted
-from mimdsim.program.codelet import Codelet
-from mimdsim.program.records import Superstep, Variable
+from mimdsim.program.codelet import Codelet, Field, TileFormula
+from mimdsim.program.loop_extents import Column, Derived, Length, Recorded, Turns
+from mimdsim.program.records import Superstep, Variable, VertexTable
 
 Body: TypeAlias = tuple[Union["Superstep", "Repeat"], ...]
 
@@ -233,3 +238,158 @@ class Program(Shown):
         if name not in known:
             raise MappingError(f"no vertex of codelet '{name}' in the program{suggest(name, sorted(known))}")
         return self.map_codelets(lambda own: codelet if own.name == name else own)
+
+
+# ---- what every program is written through, by hand or by the compiler: variables, vertices in supersteps, repeats
+
+
+@dataclass(kw_only=True, eq=False)
+class ProgramBuilder(Shown):
+    """A program in the making on `tiles` tiles, those of `chips` chips one after another.
+
+    What is added goes to the open superstep or, as one of its own, to the innermost open repeat. A kernel
+    (`mimdsim.kernels`) adds library vertices and refuses mistakes by the caller's line; the lowering of a network
+    (`mimdsim.compiler`) adds where its layers lie.
+    """
+
+    tiles: int
+    chips: int = 1
+    variables: dict[str, Variable] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)  # what the host writes -> variable
+    outputs: dict[str, str] = field(default_factory=dict)  # what the host reads -> variable
+    bodies: list[list[Superstep | Repeat]] = field(default_factory=lambda: [[]])  # the program's, then open repeats'
+    open_superstep: Superstep | None = None
+
+    @property
+    def body(self) -> list[Superstep | Repeat]:
+        """What supersteps are appended to."""
+        return self.bodies[-1]
+
+    def add(self, more: Superstep) -> None:
+        """Vertices and copies to the open superstep, or as a superstep of their own."""
+        held = self.open_superstep
+        if held is None:
+            self.body.append(more)
+        else:
+            tables, copies = (*held.tables, *more.tables), (*held.copies, *more.copies)
+            self.open_superstep = replace(held, tables=tables, copies=copies, defines=(*held.defines, *more.defines))
+
+    def add_vertices(
+        self,
+        superstep: Superstep,
+        codelet: Codelet,
+        tiles: np.ndarray,
+        operands: Mapping[str, str],
+        columns: Mapping[str, np.ndarray],
+        *,
+        layer: str = "",
+        extents: Mapping[str, np.ndarray | Recorded] | None = None,
+        constants: Mapping[str, Any] | None = None,
+    ) -> None:
+        """One vertex of `codelet` for every entry of `tiles`, in `superstep` unless one is open."""
+        table = VertexTable(
+            codelet=codelet,
+            layer=layer,
+            tiles=tiles,
+            operands=dict(operands),
+            columns=dict(columns),
+            extents=dict(extents or {}),
+            constants=dict(constants or {}),
+        )
+        self.add(replace(superstep, tables=(table,)))
+
+    def open_repeat(self) -> None:
+        """What is added until `close_repeat` is the body of a loop."""
+        self.bodies.append([])
+
+    def close_repeat(self, times: int, *, reverse: bool) -> None:
+        """What was added since `open_repeat` runs `times` times, "@t" from last to first if `reverse`."""
+        body = self.bodies.pop()
+        self.body.append(Repeat(times=times, body=tuple(body), reverse=reverse))
+
+    @contextmanager
+    def repeat(self, times: int, *, reverse: bool = False) -> Iterator[None]:
+        """What is added within runs `times` times, "@t" from last to first if `reverse`."""
+        self.open_repeat()
+        yield
+        self.close_repeat(times, reverse=reverse)
+
+    def program(self, **about: Any) -> Program:
+        """The program; about: fields that say more of it."""
+        return Program(
+            tiles=self.tiles,
+            chips=self.chips,
+            variables=dict(self.variables),
+            body=tuple(self.bodies[0]),
+            inputs=dict(self.inputs),
+            outputs=dict(self.outputs),
+            **about,
+        )
+
+
+# ---- how often the loops of a table's vertices run: by the codelet's declarations and the table's own extents
+
+
+def extents_of(program: Program, table: VertexTable) -> dict[str, np.ndarray | Recorded]:
+    """int64[vertices] or a recorded extent by name: given by the table, declared by its codelet, or counted as it runs.
+
+    Long columns with one value for all vertices take no memory and are read-only.
+    """
+    found = dict(table.extents)
+    for name, extent in table.codelet.extents.items():
+        if isinstance(extent, Derived):
+            turns = -(-_count(program.variables, table, extent) // extent.per)
+            found[name] = uniform(np.broadcast_to(np.asarray(turns, np.int64), (table.vertices,)))
+    if table.codelet.count is not None:
+        for name in sorted(extents_named(table) - set(found)):
+            found[name] = Turns(layer=f"{_places(program)[id(table)]}.{name}")
+    return found
+
+
+def stretch_of(program: Program, superstep: Superstep) -> Stretch:
+    """The place of a superstep."""
+    return next(stretch for stretch in program.stretches() if any(step is superstep for step in stretch.body))
+
+
+def extents_named(table: VertexTable) -> set[str]:
+    """Extents that the terms of a table's cost and flops name; formulas do not list names."""
+    cost = table.codelet.cost
+    terms = table.codelet.flops if isinstance(cost, TileFormula) else (*cost.terms, *table.codelet.flops)
+    return {name for term in terms for name in term.extents}
+
+
+@lru_cache(maxsize=8)
+def _places(program: Program) -> dict[int, str]:
+    """Unique names, by identity, of tables whose codelet counts turns."""
+    found: dict[int, str] = {}
+    for number, (superstep, _, _) in enumerate(program.supersteps()):
+        for index, table in enumerate(superstep.tables):
+            if table.codelet.count is not None:
+                if id(table) in found:
+                    raise MappingError(
+                        f"superstep '{superstep.name}': a table of '{table.codelet.name}', which counts its turns, "
+                        "is used in two supersteps; make one for each"
+                    )
+                found[id(table)] = f"{number} {superstep.name}, table {index}"
+    return found
+
+
+def _count(variables: Mapping[str, Variable], table: VertexTable, extent: Derived) -> Any:
+    if isinstance(extent, Column):
+        return table.column(extent.name)
+    item = table.codelet.field(extent.field)
+    variable = variables[table.operands[item.name]]
+    if isinstance(extent, Length):
+        passed: Any = table.constants[extent.after] if extent.after else 0
+        return _length(table, item, variable, extent.axis) - passed
+    axes = range(item.shift is not None, len(item.box))
+    return math.prod(_length(table, item, variable, axis) for axis in axes)
+
+
+def _length(table: VertexTable, item: Field, variable: Variable, axis: int) -> Any:
+    """The length of a field's box along an axis: one number, or int64[vertices]."""
+    entry = item.box[axis]
+    if entry == ":":
+        return variable.shape[axis]
+    start, _, stop = entry.partition(":")
+    return single(uniform(np.subtract(table.columns[stop], table.columns[start], dtype=np.int64))) if stop else 1

@@ -19,6 +19,7 @@ from mimdsim.program.checks.bounds import (
     check_closures,
     check_copies,
     check_entries,
+    check_extents,
     check_homes,
     check_interface,
     check_operands,
@@ -27,7 +28,6 @@ from mimdsim.program.checks.bounds import (
 )
 from mimdsim.program.checks.conflicts import check_conflicts, check_copies_apart
 from mimdsim.program.checks.exchange import check_copies_delivered, check_deliveries, check_exchange, check_reach
-from mimdsim.program.checks.extents import check_extents
 from mimdsim.program.checks.initialised import check_writers, check_written
 from mimdsim.program.checks.scope import Scope
 from mimdsim.program.mapping import TileMapping

@@ -232,5 +232,4 @@ def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: 
     by_tile = numerics.intervals_by_tile(mapping.tiles)
     axis = -1 if mapping.axis == FLAT else mapping.axis
     given = axis, np.array(shape, np.int64), wide(tiles), bounds_of(boxes)
-    local: np.ndarray = numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, by_tile, *given)
-    return local
+    return np.asarray(numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, by_tile, *given))

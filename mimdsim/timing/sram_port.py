@@ -13,8 +13,8 @@ import numpy as np
 
 from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import compact
+from mimdsim.costs.core_costs import with_moved_bytes
 from mimdsim.costs.isa_costs import with_machine_costs
-from mimdsim.costs.moved_bytes import with_moved_bytes
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.timing.recording import Recording

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.compressed_columns import compact, single
-from mimdsim.numerics.columns.grouping import places_among
+from mimdsim.numerics.columns.worker_load import places_among
 from mimdsim.program import Program, Superstep, VertexTable, WorkerBundles, extents_of
 from mimdsim.program.overlap import synchronised_chips
 from mimdsim.timing.extents import DataDependentTerm, Extents, data_dependent_term, split_extents

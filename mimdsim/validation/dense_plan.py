@@ -36,7 +36,7 @@ from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles, reduce_add
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.silicon.vertices import LAUNCH_CYCLES
 from mimdsim.validation.sparse.codelets import ceil_divide
-from mimdsim.validation.stencil.copies import CALL_BUNDLES
+from mimdsim.validation.stencil.boxes import CALL_BUNDLES
 
 TWO_STAGES, THREE_STAGES = 16, 125  # partial sums from which on a reduction has as many stages
 MEMORY_ELEMENT_BYTES, SINGLE_INPUT_SHARE = 1 << 14, 16  # checkPartialsSizeForSingleInputReduce of ConvReducePlan.hpp
@@ -253,7 +253,8 @@ def _priced(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> Dens
         pieces = sum(moving[name][1] for name in names)
         if pieces:
             exchange += times * _exchange(machine, sum(moving[name][0] for name in names), len(names), pieces)
-            copied += times * _copy_cycles(machine, sum(own[name] for name in names))
+            copy = sum(own[name] for name in names) / machine.tile.copy_bytes_per_cycle
+            copied += times * math.ceil(CALL_BUNDLES * machine.tile.issue_cycles + copy)
             phases += times
     multiply = formats.multiply(at["positions"], at["out_groups"], at["in_groups"], assembler=True)
     added, moved, reductions = _reduction(machine, formats, at)
@@ -279,11 +280,6 @@ def _priced(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> Dens
 
 def _exchange(machine: MimdMachine, wire_bytes: int, sent: int, received: int) -> int:
     return int(fabric_of(machine).estimate(wire_bytes, sent, received))
-
-
-def _copy_cycles(machine: MimdMachine, own_bytes: int) -> int:
-    call = CALL_BUNDLES * machine.tile.issue_cycles
-    return math.ceil(call + own_bytes / machine.tile.copy_bytes_per_cycle)
 
 
 def _reduction(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> tuple[int, int, int]:

@@ -161,10 +161,6 @@ def _amp(dtype: str, p: VendorParams) -> dict[str, Any]:
     }
 
 
-def _conv_1x1(op: str, dtype: str, p: VendorParams) -> Elements:
-    return dense.amp_1x1_cycles(p.count("positions"), **_amp(dtype, p))
-
-
 def _conv_nx1(op: str, dtype: str, p: VendorParams) -> Elements:
     outer, _, inner = p.get("kernel", "1x1").partition("x")
     kernel = VendorParams(outer=outer, inner=inner)
@@ -249,7 +245,7 @@ FORMULAS: dict[str, Formula] = {
     "popops::Select": _of(elementwise.select_cycles, "rows|", formats_as=()),
     "popops::aXMinusbYSupervisor": _scaled("AXMINUSBY"),
     "popops::aXPlusbYSupervisor": _scaled("AXPLUSBY"),
-    "poplin::ConvPartial1x1Out": _conv_1x1,
+    "poplin::ConvPartial1x1Out": lambda _, dtype, p: dense.amp_1x1_cycles(p.count("positions"), **_amp(dtype, p)),
     "poplin::ConvPartialHorizontalMac": _of(
         horizontal_mac_cycles,
         "convSizePerWorker",

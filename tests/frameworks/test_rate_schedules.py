@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mimdsim.execution.schedules import RateSchedule
+from mimdsim.execution.engines import RateSchedule
 
 torch = pytest.importorskip("torch")
 schedulers: Any = torch.optim.lr_scheduler

@@ -12,8 +12,8 @@ import pytest
 from commands import mimdsim
 
 from mimdsim.base.errors import DescriptionError, MimdsimError
-from mimdsim.validation.console_table import COLUMNS, rows_as_json, summarised, table
 from mimdsim.validation.markdown_page import (
+    COLUMNS,
     LAST,
     NO_NOTE,
     Disagreement,
@@ -22,6 +22,9 @@ from mimdsim.validation.markdown_page import (
     load_notes,
     page_lines,
     ratios_svg,
+    rows_as_json,
+    summarised,
+    table,
     write_page,
 )
 from mimdsim.validation.reference_table import Row

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pins import assert_as_pinned
 
-from mimdsim.checking.kernel_file import load_kernel
+from mimdsim.checking.kernel import load_kernel
 from mimdsim.checking.program import check_program
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline.overrides import split_changes

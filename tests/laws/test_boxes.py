@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns.exchange_fragments import are_apart
-from mimdsim.numerics.columns.grouping import number_alike
+from mimdsim.numerics.columns.worker_load import number_alike
 from mimdsim.program import TileMapping
 from mimdsim.program.mapping import FLAT, Band
 from mimdsim.program.vertex_boxes import bounds_of, distinct_boxes, equal_rows, is_local, order_of

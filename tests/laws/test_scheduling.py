@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.compiler import plan_exchanges
-from mimdsim.costs.fabric import fabric_of, schedule
-from mimdsim.costs.fabric.schedule import scheduled_cycles
+from mimdsim.costs.fabric import endpoint, fabric_of
+from mimdsim.costs.fabric.endpoint import scheduled_cycles
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.pipeline import compile_workload
 from mimdsim.program import Copy, Exchange, Program, Superstep, TileMapping, Variable, messages
@@ -151,7 +151,7 @@ def test_a_phase_takes_the_longer_of_bound_and_schedule_and_the_fixed_part_once(
 def test_too_many_messages_leave_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     program = moved([0, 1, 2], [7, 7, 7])
     scheduled = machine(model="scheduled", bytes_per_cycle=4)
-    monkeypatch.setattr(schedule, "MOST_WORK", 3)
+    monkeypatch.setattr(endpoint, "MOST_WORK", 3)
     assert scheduled_cycles(program, phase(program), scheduled.exchange) is None
     other = moved([0, 1, 2], [7, 7, 7])
     monkeypatch.setattr(messages, "MOST_READINGS", 2)
@@ -194,7 +194,7 @@ def test_a_training_step_takes_as_long_by_bound_as_by_schedule() -> None:
 def test_phases_of_too_many_messages_are_not_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four senders of one message each and a reader of four: 4 x 1 + 4 x 4 = 20."""
     for most, scheduled in ((19, False), (20, True)):
-        monkeypatch.setattr(schedule, "MOST_WORK", most)
+        monkeypatch.setattr(endpoint, "MOST_WORK", most)
         program = moved([0, 1, 2, 3], [7, 7, 7, 7])
         found = scheduled_cycles(program, phase(program), machine(tiles_per_bus=1).exchange)
         assert (found is not None) == scheduled

@@ -11,7 +11,7 @@ from by_hand import tiny
 from networks import compiled, given_values, small_network
 
 from mimdsim.codelets.training import ADD_PARTS
-from mimdsim.costs.moved_bytes import moving_codelet
+from mimdsim.costs.core_costs import moving_codelet
 from mimdsim.execution import Executor, execute_strictly, strict
 from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import Run, retime, simulate

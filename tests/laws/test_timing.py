@@ -17,7 +17,7 @@ from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.costs.chip_links import host_exposed_seconds
 from mimdsim.costs.fabric.endpoint import Endpoint
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.numerics.columns.grouping import order_by, places_among
+from mimdsim.numerics.columns.worker_load import order_by, places_among
 from mimdsim.pipeline import Run, compile_workload, retime, simulate
 from mimdsim.profile import TiledProfile
 from mimdsim.program import (

@@ -12,7 +12,7 @@ from networks import SGD, small_network
 import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.execution import Executor
-from mimdsim.execution.schedules import RateSchedule
+from mimdsim.execution.engines import RateSchedule
 from mimdsim.execution.trainer import evaluate, initial_weights, load_batch, predictions, split, to_dense, total_loss
 from mimdsim.graph.losses import Loss
 from mimdsim.workload import load_workload

@@ -15,7 +15,7 @@ from test_training_course import MADE, trained
 from mimdsim.cli import main
 from mimdsim.execution import Executor
 from mimdsim.execution.checkpoint import Checkpoints
-from mimdsim.execution.schedules import Diverged, refuse_diverged
+from mimdsim.execution.engines import Diverged, refuse_diverged
 
 DIVERGING = ["training.weight_scale=30", "data.activity=0.3", "training.optimiser=sgd", "training.learning_rate=1e300"]
 

@@ -14,15 +14,14 @@ import pytest
 from test_api import made
 
 import mimdsim
-from mimdsim.checking.check_result import CheckResult
-from mimdsim.checking.kernel import KernelResult
+from mimdsim.checking.kernel import CheckResult, KernelResult
 from mimdsim.pipeline import Run
 from mimdsim.report.plots import OpenedRun, RunPlots
 from mimdsim.search import SearchResult
 from mimdsim.studies import StudyResult
 from mimdsim.studies.plots import StudyPlots, SweptRows
 from mimdsim.timing import Explanation
-from mimdsim.validation.calibration.result import Narrowed
+from mimdsim.validation.calibration.fit import Narrowed
 from mimdsim.workload import Workload
 
 RESULTS = (

@@ -8,7 +8,7 @@ import pytest
 
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.reference_table import Row
-from mimdsim.validation.silicon.exchange_and_host import MOST_WORDS, multicast_cycles
+from mimdsim.validation.silicon.transfers import MOST_WORDS, multicast_cycles
 from mimdsim.validation.tables import check_files
 
 HEADER = "source,what,machine,parameters,measured,unit,how\n"

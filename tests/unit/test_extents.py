@@ -45,7 +45,7 @@ from mimdsim.program import (
     extents_of,
     verify,
 )
-from mimdsim.program.checks.extents import EXTENTS_FOLLOW, check_extents
+from mimdsim.program.checks.bounds import EXTENTS_FOLLOW, check_extents
 from mimdsim.program.checks.scope import Scope
 from mimdsim.program.loop_extents import RECORDED, Derived
 from mimdsim.program.vertex_boxes import boxes_of

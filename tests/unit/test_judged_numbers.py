@@ -22,8 +22,7 @@ from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.graph import SpikingNetwork, gradient_of
 from mimdsim.graph.names import Parameter
 from mimdsim.program import Observables
-from mimdsim.validation.stencil.boxes import Boxes, cut, tile_blocks, worker_blocks
-from mimdsim.validation.stencil.copies import column_copies, placed, row_copies
+from mimdsim.validation.stencil.boxes import Boxes, column_copies, cut, placed, row_copies, tile_blocks, worker_blocks
 
 DRAWN = Path(__file__).resolve().parents[1] / "golden" / "pinned_draws.csv"
 COLUMNS = ("network", "draw", "input", "dtype", "shape", "sum", "weighted", "largest")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from by_hand import outcome, timed, tiny
 
-from mimdsim.checking.kernel_file import load_kernel
+from mimdsim.checking.kernel import load_kernel
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.execution import Executor

@@ -23,7 +23,7 @@ from mimdsim.machine import MimdMachine, changed_machine, load_machine, with_val
 from mimdsim.machine.calibrated import Table, machine_digest, uncertain_numbers, write_calibration
 from mimdsim.pipeline import compile_workload, config_digest, retime
 from mimdsim.validation.calibration import Narrowed, narrowed_by
-from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions, misses
+from mimdsim.validation.calibration.sensitivities import closest, contradictions, misses
 from mimdsim.validation.reference_table import Bearing, Row, silent
 from mimdsim.validation.tables import check_files, find_table
 from mimdsim.workload import filled_activity, load_workload

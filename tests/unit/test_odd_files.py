@@ -18,7 +18,7 @@ from mimdsim.base.console import silent
 from mimdsim.base.errors import MimdsimError, NotAFile
 from mimdsim.base.files import open_data, open_regular, read_bounded, read_whole, write_atomically
 from mimdsim.base.npz_reader import NpzFile
-from mimdsim.checking.kernel_file import load_kernel
+from mimdsim.checking.kernel import load_kernel
 from mimdsim.checking.program import load_build
 from mimdsim.cli import main
 from mimdsim.machine import load_machine
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_read_to_its_end_is_refused() -> None:
 OURS = {
     "base/files.py",
     "studies/points.py",
-    "numerics/precompile.py",
+    "numerics/compiled.py",
     "report/page.py",
 }
 READ = {"read_bytes", "read_text", "fromfile", "memmap", "read_csv", "read_table"}

@@ -12,7 +12,7 @@ import pytest
 from codelet_families import CODELETS
 
 from mimdsim.checking import check_kernel
-from mimdsim.checking.operand_use import Operands
+from mimdsim.checking.coverage import Operands
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.execution import Executor
 from mimdsim.graph.surrogates import SURROGATES

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from mimdsim.numerics import precompile
+from mimdsim.numerics import compiled
 from mimdsim.numerics.compiled import CONFIG
 
 ONE = """
-from mimdsim.numerics import precompile
-name, given = precompile.listed()[0]
-precompile.listed = lambda: [(name, given), ("mimdsim.numerics.columns.boxes.gone", "()")]
-before = precompile.is_kept(precompile.kernel(name))
-precompile.compile_listed()
-print(before, precompile.is_kept(precompile.kernel(name)))
+from mimdsim.numerics import compiled
+name, given = compiled.listed()[0]
+compiled.listed = lambda: [(name, given), ("mimdsim.numerics.columns.boxes.gone", "()")]
+before = compiled.is_kept(compiled.kernel(name))
+compiled.compile_listed()
+print(before, compiled.is_kept(compiled.kernel(name)))
 """
 
 
 def test_listed_kernels_are_there() -> None:
     """And take as many arguments; otherwise run benchmarks/first_run.py --write."""
-    for name, given in precompile.listed():
-        types = precompile.arguments(given)
+    for name, given in compiled.listed():
+        types = compiled.arguments(given)
         assert str(types) == given
-        assert precompile.kernel(name).py_func.__name__ == name.rpartition(".")[2]
-        inspect.signature(precompile.kernel(name).py_func).bind(*types)
+        assert compiled.kernel(name).py_func.__name__ == name.rpartition(".")[2]
+        inspect.signature(compiled.kernel(name).py_func).bind(*types)
 
 
 def started(code: str, folder: Path) -> subprocess.Popen[bytes]:
@@ -46,13 +46,13 @@ def test_they_are_kept_and_others_passed_over(tmp_path: Path) -> None:
 
 
 def test_the_second_process_ends_with_the_first(tmp_path: Path) -> None:
-    with started("from mimdsim.numerics import precompile; precompile.compile_listed()", tmp_path) as process:
+    with started("from mimdsim.numerics import compiled; compiled.compile_listed()", tmp_path) as process:
         process.communicate(timeout=60)  # closes its input
         assert process.returncode == 0
 
 
 def test_nothing_is_begun_twice_or_when_kernels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precompile, "is_kept", lambda _: True)
-    precompile.compile_ahead.cache_clear()
-    assert precompile.compile_ahead() is None
-    precompile.compile_ahead.cache_clear()
+    monkeypatch.setattr(compiled, "is_kept", lambda _: True)
+    compiled.compile_ahead.cache_clear()
+    assert compiled.compile_ahead() is None
+    compiled.compile_ahead.cache_clear()

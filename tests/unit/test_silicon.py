@@ -12,11 +12,11 @@ from mimdsim.base.errors import MappingError
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.costs.library.reductions import multi_slice_cycles
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.validation.console_table import summarised, verdict
+from mimdsim.validation.markdown_page import summarised, verdict
 from mimdsim.validation.reference_table import Row
 from mimdsim.validation.silicon import vertices as handwritten_vertices
 from mimdsim.validation.silicon.gather import gather_phases, plan_gather
-from mimdsim.validation.silicon.loops import slots_of_trip
+from mimdsim.validation.silicon.transfers import slots_of_trip
 from mimdsim.validation.silicon.vertices import LAUNCH_CYCLES, TIMER_CYCLES
 from mimdsim.validation.tables import check_files, find_table
 

@@ -29,8 +29,7 @@ from mimdsim.validation.stencil.blur import (
     phases,
     published_phases,
 )
-from mimdsim.validation.stencil.boxes import cut, tile_blocks, worker_blocks
-from mimdsim.validation.stencil.copies import placed, row_copies
+from mimdsim.validation.stencil.boxes import cut, placed, row_copies, tile_blocks, worker_blocks
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]

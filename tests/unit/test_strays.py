@@ -11,7 +11,7 @@ from test_strict import CELLS, EACH, STARTS, TILES, program, step
 
 from mimdsim.base.errors import MappingError
 from mimdsim.execution import Executor, execute_strictly
-from mimdsim.execution.poison import KINDS
+from mimdsim.execution.scratch import KINDS
 from mimdsim.program import Program
 
 # statements with y [cells] written, x [cells] read, the slice a:b of a vertex and the cell k, of another vertex

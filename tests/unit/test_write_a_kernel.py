@@ -9,7 +9,7 @@ import pytest
 from by_hand import tiny
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.checking.kernel_file import load_kernel
+from mimdsim.checking.kernel import load_kernel
 from mimdsim.kernels import Kernel
 
 ROOT = Path(__file__).resolve().parents[2]

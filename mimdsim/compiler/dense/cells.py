@@ -17,7 +17,7 @@ from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.graph import Operation
 from mimdsim.graph.elementwise import Line
-from mimdsim.numerics.dense.cells import KINDS
+from mimdsim.numerics.dense.elementwise import KINDS
 from mimdsim.program import Codelet
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mimdsim.codelets.in_place_time_slices import KEPT, can_store, read_in_place, store_in_place
+from mimdsim.codelets.dense import KEPT, can_store, read_in_place, store_in_place
 from mimdsim.compiler.passes.merge import touched
 from mimdsim.program import Copy, Field, Program, Superstep, Variable, VertexTable
 from mimdsim.program.program import map_runs

@@ -136,8 +136,7 @@ class FabricModel(ABC):
 
     def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
         """int64[taking part]: cycles of one phase if no tile took longer than this one."""
-        found: np.ndarray = self.cycles(program, [exchange])[0, exchange.tiles // program.tiles_per_chip]
-        return found
+        return np.asarray(self.cycles(program, [exchange])[0, exchange.tiles // program.tiles_per_chip])
 
     def busiest(self, program: Program, exchanges: Sequence[Exchange] | None = None) -> list[BusiestTile | None]:
         """The tile that takes longest in each phase, the first of several; None if nothing moves."""

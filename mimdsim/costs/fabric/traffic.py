@@ -18,7 +18,7 @@ import numpy as np
 from mimdsim.costs.fabric.network import Listed, Network
 from mimdsim.machine.mimd import Fabric
 from mimdsim.numerics.columns import routes
-from mimdsim.numerics.columns.grouping import number_alike, order_by
+from mimdsim.numerics.columns.worker_load import number_alike, order_by
 from mimdsim.program.mapping import repeat_each
 
 RESERVING = ("reserved", "linked")  # of exchange.multicast

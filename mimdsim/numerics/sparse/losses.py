@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
-from mimdsim.numerics.dense.rows import in_time
+from mimdsim.numerics.dense.dense import in_time
+from mimdsim.numerics.dense.elementwise import add_even_boxes
 
 
 @compiled
@@ -218,6 +219,4 @@ def firing_penalty(spikes, penalty, even, place, target, strength, places):  # t
 @compiled
 def add_even(g, even, total, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
     """total[sample, slots] = g[sample, slots] + even[0]."""
-    for i in range(len(sample)):
-        for k in range(slot_start[i], slot_stop[i]):
-            total[sample[i], k] = g[sample[i], k] + even[0]
+    add_even_boxes(g, even, total, sample, sample + 1, slot_start, slot_stop)

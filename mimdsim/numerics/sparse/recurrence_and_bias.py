@@ -53,21 +53,13 @@ def self_synapse_dense(current, r, row, sample, start, stop):  # type: ignore[no
 
 
 @compiled
-def add_row(current, bias, start, stop):  # type: ignore[no-untyped-def]
-    """current[:, n] += bias[0, n]."""
-    for i in range(len(start)):
-        for b in range(current.shape[0]):
-            for n in range(start[i], stop[i]):
-                current[b, n] += bias[0, n]
-
-
-@compiled
 def add_columns(total, other, start, stop):  # type: ignore[no-untyped-def]
-    """total[:, n] += other[:, n]."""
+    """total[:, n] += other[:, n], or of its only row."""
     for i in range(len(start)):
         for b in range(total.shape[0]):
+            row = b if len(other) > 1 else 0
             for n in range(start[i], stop[i]):
-                total[b, n] += other[b, n]
+                total[b, n] += other[row, n]
 
 
 @compiled

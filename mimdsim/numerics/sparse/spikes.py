@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
+from mimdsim.numerics.sparse.neurons import emitted_flags
 
 
 @compiled
@@ -138,12 +139,8 @@ def combine_tiles(tile_ids, tile_counts, ids, counts, sample, first, middle, las
 @compiled
 def spikes_to_dense(row, ids, counts, sample):  # type: ignore[no-untyped-def]
     """row[b] = 1 at the true spikes of sample b, else 0."""
-    for i in range(len(sample)):
-        b = sample[i]
-        for n in range(row.shape[1]):
-            row[b, n] = 0
-        for k in range(counts[b, 0]):
-            row[b, ids[b, k]] = 1
+    first = np.zeros_like(sample)
+    emitted_flags(row, ids, counts, sample, first, first + row.shape[1])
 
 
 @compiled

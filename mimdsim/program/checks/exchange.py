@@ -217,8 +217,7 @@ def _is_inside_delivery(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray
         owners, delivered = owners[order], delivered[order]
     first, last = bisect_left(owners, tiles.min()), bisect_right(owners, tiles.max())
     given = wide(owners[first:last]), bounds_of(delivered[first:last]), wide(tiles), bounds_of(boxes)
-    inside: np.ndarray = numerics.contained_boxes(*given)
-    return inside
+    return np.asarray(numerics.contained_boxes(*given))
 
 
 def _describe_remote(

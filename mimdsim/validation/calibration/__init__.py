@@ -6,7 +6,6 @@ is taken as two standard deviations. Of all values within the intervals, those a
 sourced ones, in standard deviations, and meet the measurements within their spreads.
 """
 
-from mimdsim.validation.calibration.fit import calibrate, narrowed_by
-from mimdsim.validation.calibration.result import Measured, Narrowed
+from mimdsim.validation.calibration.fit import Measured, Narrowed, calibrate, narrowed_by
 
 __all__ = ["Measured", "Narrowed", "calibrate", "narrowed_by"]

@@ -252,14 +252,6 @@ FUSED: tuple[FusedNeurons, ...] = (
 )
 
 
-def find_fused(framework: str, precision: Precision) -> FusedNeurons | None:
-    """The program that a table calls `framework`; None if it is not counted for numbers of that width."""
-    for item in FUSED:
-        if precision in item.precisions and all(word in framework for word in item.name.lower().split()):
-            return item
-    return None
-
-
 def fused_seconds(
     gpu: GpuMachine,
     neurons: FusedNeurons,
@@ -435,7 +427,8 @@ def _eager_framework(case: _Case) -> Framework:
 
 def _fused(case: _Case) -> SnnPrediction:
     """One kernel over all timesteps, behind one product over all of them where there is a layer."""
-    neurons = find_fused(case.framework, case.precision)
+    counted = (item for item in FUSED if case.precision in item.precisions)
+    neurons = next((one for one in counted if all(word in case.framework for word in one.name.lower().split())), None)
     if neurons is None:
         raise MimdsimError(f"no count of what fused neurons of '{case.framework}' move in {case.precision}")
     values = case.neurons * case.batch * case.timesteps

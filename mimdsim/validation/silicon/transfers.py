@@ -4,24 +4,71 @@ The programs (tenstorrent/tt-metal, tests/tt_metal/tt_metal/data_movement) time 
 request until all data or answers are back. `pattern` says who sends to whom among the tiles of a square of the grid, of
 a row or of a column; a reading tile makes the requests itself. A row of many tiles gives a middle value over them:
 where multicasts of several tiles hold their links, these take turns, and the one in the middle waits for half of them.
+
+One multicast on a C600, and a copy of one integer from the host: cycles between two reads of a tile's counter.
+
+The multicast (osmarks/ipu-stack e4eb9ab: device/exchange_loop_runtime.S, crates/ipu-exchange, crates/ipu-cli) goes from
+tile 0 to two others after a sum over all tiles. Worker 0 of a tile reads the counter, hands the tile to the supervisor,
+which waits for all tiles and follows its list of delays and sends; then worker 0 is launched again and reads a second
+time. So an interval holds, beside the words, a barrier and the way from worker to supervisor and back:
+
+    sender    worker ends + supervisor prepares + barrier + wait before the first word + words + worker is launched
+    receiver  what the sender is late + the same, with the fixed part of the list of the receiver for that wait
+
+The sender is late because it has received the last sum in the step before, added it and sampled its counter, in which
+the others take no part: they pass the barrier of that step and begin the next at once. The fixed part of an exchange
+itself is in none of the sender's rows, and in a receiver's the smaller part.
+
+Delays are those that the program computes for the tiles of its own test, 0 to 736 and 1286 (736 is tile 32 by hardware
+number). Instructions are counted from the source as PopLibs counts those of a supervisor that runs alone: one cycle
+each, six for a branch that is taken, a launch, a wait for workers and a register just loaded; a worker's take a turn of
+the barrel each. No number is taken from a row, but the rows were known when the counts were made.
+
+A copy from the host is `host.request_seconds`. It was measured by a profiler with a callback each, so that the figure
+is an upper bound; where the table leaves open which of two chips it was, the prediction is for the slower clock, which
+gives fewer cycles, and the interval goes to the faster.
+
+Compiled loops of one worker on every tile: cycles of rows with iterations, unrolling and the tile's counter.
+
+The program (UCL-RITS/pi_examples, commit 6e194e1: codelets.cpp, pi.jl) integrates 4 / (1 + x^2) by midpoints; the
+vertex reads the cycle counter before and after its loop, so neither launch nor sync is measured. One of six contexts
+works, and a context issues one bundle in `tile.issue_cycles`. Two rows for each of the table:
+
+    whole slots     issue_cycles * n/unroll * (whole number of slots nearest to the measured time): tests the issue
+                    rate. If a context issued at another rate, no whole number would fit
+    counted slots   issue slots of an element by our own count of the loop, and the range it may have
+
+Counted: every instruction alone, as compiled loops are (`tile.compiled_dual_issue` of the machines). The least: integer
+code beside arithmetic and divisions of one slot. The most: divisions of three, and two slots for a vertex field that is
+loaded again. Assembly is not published, so the range is what is known.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
 
 from mimdsim.base.errors import MimdsimError, shortened
-from mimdsim.base.units import UNCERTAINTY
+from mimdsim.base.units import UNCERTAINTY, kind_of, uncertainty
 from mimdsim.costs.fabric.network import Network
 from mimdsim.costs.fabric.routed import Routed
 from mimdsim.costs.fabric.traffic import Ends
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import MimdMachine, load_machine, tiled_machine
 from mimdsim.program.messages import Messages
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, whole_numbers
+from mimdsim.validation.reference_table import (
+    Asked,
+    Cells,
+    Fields,
+    ReferenceTable,
+    around,
+    whole_numbers,
+    within_bounds,
+)
+from mimdsim.validation.silicon.vertices import DIVIDE, DIVIDE_LEAST, DIVIDE_MOST
 
 MACHINES = {"WORMHOLE_B0": "wormhole", "BLACKHOLE": "blackhole"}
 MULTICAST = {"UNICAST": "none", "MULTICAST": "reserved", "MULTICAST_LINKED": "linked"}
@@ -216,4 +263,184 @@ TRANSFERS = ReferenceTable(
     read_row=transfer_row,
     figures="transfer over routers",
     doing="transfers",
+)
+
+
+STALL = 6  # of a supervisor: branch taken, launch, wait for workers, use of a register just loaded
+PREPARED = 15 + 3 * STALL  # command read, its kind found out (the last branch is taken), base set, two more branches
+RELAUNCHED = 1 + 2 * STALL  # branch back from the list, address of the worker's code, launch
+BUNDLES_AFTER_READ, BUNDLES_BEFORE_READ = 4, 3  # read, address, store, exit; number of the context
+BUNDLES_OF_SAMPLE = 9  # number of the context (3), read, address, load, subtract, store, exit
+# The sum before: branch of its kind, two loads, their sum once the second is there, store, branch
+ADDED = 1 + STALL + 2 + STALL + 1 + STALL
+SENDER_WAITS = 23  # -min over the readers of the time to their multiplexer (time_to_mux): -4 and -23 cycles
+RECEIVER_FIXED = (SENDER_WAITS - 4 + 1) + 57  # until its multiplexer opens; from the last word until it closes
+POINT_TO_POINT = 113 + 1 + 51 + 6  # list of the receiver of one word in the first row of tiles
+MOST_WORDS = 64 + 4096  # of one list
+INTERVALS = {"what", "machine", "parameters", "measured", "unit"}
+TOLERANCE = 0.25
+RECEIVER = "receiver 32"
+
+
+def multicast_cycles(machine: MimdMachine, words: int, *, receiver: bool) -> tuple[float, float, float]:
+    """Cycles of an interval of the sender or of receiver 32, and the least and the most by the sources of its parts."""
+    issue, barrier = machine.tile.issue_cycles, machine.sync.internal_cycles
+    counted = BUNDLES_AFTER_READ * issue + STALL + PREPARED + RELAUNCHED + BUNDLES_BEFORE_READ * issue
+    exact = words + (RECEIVER_FIXED if receiver else SENDER_WAITS)
+    if receiver:
+        exact += POINT_TO_POINT
+        # it waits for its worker and adds; the others branch once, which takes as long as that wait
+        counted += RELAUNCHED + BUNDLES_OF_SAMPLE * issue + ADDED
+    doubt = UNCERTAINTY["derived"] * counted + uncertainty(kind_of(machine.sync.sources["internal_cycles"])) * barrier
+    whole = exact + counted + barrier
+    return whole, whole - doubt, whole + doubt
+
+
+def exchange_or_host_row(row: Cells, asked: Asked) -> Fields:
+    """Fields of a measured interval."""
+    what = row["what"]
+    measured = row.number("measured", above=0)
+    host = what.startswith("stream copy")
+    predict = partial(_predict_host if host else _predict_multicast, row, asked, measured)
+    return {
+        "name": shortened(f"{what}, {row['parameters']}", 160),
+        "unit": row["unit"],
+        "published": measured,
+        "tolerance": 0.0 if host else TOLERANCE,
+        "kind": "one copy from the host" if host else "one multicast",
+        "upper_bound": host,
+        "predict": predict,
+    }
+
+
+def _predict_multicast(row: Cells, asked: Asked, measured: float) -> Fields:
+    receiver, words = RECEIVER in row["what"], _amount(row, "words")
+    if not row["what"].startswith("multicast") or not (receiver or "sender" in row["what"]):
+        raise MimdsimError(f"'{shortened(row['what'])}': known are the sender and {RECEIVER} of a multicast")
+    if row["unit"] != "cycles" or words > MOST_WORDS:
+        raise MimdsimError(f"{words} words in {shortened(row['unit'])}: one list sends up to {MOST_WORDS:,}, in cycles")
+    machine = _machine(row["machine"], asked)
+    again = partial(_interval, words, receiver)
+    parts = f"barrier of {machine.sync.internal_cycles}, {RECEIVER_FIXED if receiver else SENDER_WAITS} of its list"
+    parts += ", what the sender is late, hand-over and launch of workers" if receiver else ", hand-over and launch"
+    bearing = row.bearing(machine.name, measured, again, formula="receiver" if receiver else "sender")
+    return within_bounds(*multicast_cycles(machine, words, receiver=receiver)) | {"note": parts, "bearing": bearing}
+
+
+def _interval(words: int, receiver: bool, machine: MimdMachine) -> float:
+    return multicast_cycles(machine, words, receiver=receiver)[0]
+
+
+def _predict_host(row: Cells, asked: Asked, _measured: float) -> Fields:
+    copied = _amount(row, "bytes")
+    if row["unit"] != "cycles":
+        raise MimdsimError(f"unit '{shortened(row['unit'])}': copies from the host are predicted in cycles")
+    names = re.sub(r"\(.*\)", "", row["machine"]).split(" or ")
+    made = []
+    for machine in (_machine(name.strip(), asked) for name in names):
+        doubts = (uncertainty(kind_of(machine.host.sources[key])) for key in ("bytes_per_second", "request_seconds"))
+        parts = copied / machine.host.bytes_per_second, machine.host.request_seconds
+        off = sum(doubt * seconds for doubt, seconds in zip(doubts, parts, strict=True))
+        made.append([machine.chip.clock_hz * seconds for seconds in (sum(parts), sum(parts) - off, sum(parts) + off)])
+    predicted, low, high = zip(*made, strict=True)
+    note = "an upper bound: a callback each, and the profiler itself, are in the measured figure"
+    return within_bounds(min(predicted), min(low), max(high)) | {"note": note}
+
+
+def _amount(row: Cells, unit: str) -> int:
+    """The whole number of a text such as '52 words'."""
+    number, _, given = row["parameters"].partition(" ")
+    if given != unit or not number.isdecimal() or int(number[:12]) < 1:
+        raise MimdsimError(f"parameters '{shortened(row['parameters'])}': must be a whole number of {unit} from 1")
+    return int(number[:12])
+
+
+def _machine(name: str, asked: Asked) -> MimdMachine:
+    """The machine of a row, or that which is asked for under its name."""
+    if asked.machine is not None and asked.machine.name == name:
+        return asked.machine
+    return tiled_machine(name, "these rows are of tiled machines")
+
+
+EXCHANGE_AND_HOST = ReferenceTable(needed=INTERVALS, read_row=exchange_or_host_row)
+
+
+LOOP_COLUMNS = {"id", "language", "workers_per_tile", "iterations_per_tile", "unroll_factor", "tile_cycles_max"}
+MACHINE = "bow"  # clock of 1.85 GHz, as printed
+MOST_ITERATIONS = 1 << 40
+CONVERTED = 1  # index to floating point, once a trip
+ELEMENT = 5  # subtract a half, multiply by the step, square, add one, accumulate; and a division
+OFFSET = 1  # add the number of the copy, where the loop is unrolled
+TRIP = 5  # index from integer to arithmetic registers through memory (2), count, compare, branch
+RELOADED = 2
+# Reading the counter, moving arguments, the first values of loop and sum: outside of the trips, assumed.
+AROUND_BUNDLES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """Issue slots of one trip of the loop: as counted, the fewest and the most that the source allows."""
+
+    counted: float
+    least: float
+    most: float
+
+
+def slots_of_trip(unroll: int) -> Slots:
+    """Slots of one trip in which the body is written `unroll` times."""
+    each = ELEMENT + (OFFSET if unroll > 1 else 0)
+    return Slots(
+        counted=TRIP + CONVERTED + unroll * (each + DIVIDE),
+        least=max(TRIP, CONVERTED + unroll * (each + DIVIDE_LEAST)),
+        most=TRIP + RELOADED + CONVERTED + unroll * (each + DIVIDE_MOST),
+    )
+
+
+def loop_row(row: Cells, _asked: Asked) -> list[Fields]:
+    """Fields of the two figures of a measured loop."""
+    machine = tiled_machine(MACHINE, "")
+    issue = machine.tile.issue_cycles
+    n, unroll, workers = (row.whole(name) for name in ("iterations_per_tile", "unroll_factor", "workers_per_tile"))
+    cycles = row.number("tile_cycles_max", above=0)
+    if n > MOST_ITERATIONS or unroll > n:
+        raise MimdsimError(f"unroll_factor {unroll} of {n} iterations; iterations are at most {MOST_ITERATIONS:,}")
+    name = f"{row['id']}, {row['language']}"
+    if workers > min(machine.tile.worker_contexts, issue):
+        why = f"{workers} workers a tile: a tile has {machine.tile.worker_contexts}"
+        return [{"name": name, "unit": "cycles", "published": cycles, "note": why, "kind": "other"}]
+    around = issue * AROUND_BUNDLES
+    a_slot = issue * n / unroll
+    whole = max(1, round((cycles - around) / a_slot))
+    slots = slots_of_trip(unroll)
+    return [
+        {
+            "name": f"{name}: whole slots",
+            "unit": "cycles",
+            **within_bounds(whole * a_slot + around, whole * a_slot, whole * a_slot + 3 * around),
+            "published": cycles,
+            "tolerance": 0.01,
+            "note": "the whole number of slots that is nearest: tests one bundle of a context in "
+            f"{issue} cycles, not the number of slots",
+            "kind": "one bundle a turn",
+            "figures": "",
+        },
+        {
+            "name": f"{name}: counted slots",
+            "unit": "issue slots an iteration",
+            **within_bounds(slots.counted / unroll, slots.least / unroll, slots.most / unroll),
+            "published": cycles / (issue * n),
+            "tolerance": 0.25,
+            "note": "instruction count of our own; the assembly is not published",
+            "kind": "issue slots",
+        },
+    ]
+
+
+LOOPS = ReferenceTable(
+    needed=LOOP_COLUMNS,
+    also={"source_path"},
+    ignored={"tiles", "tile_cycles_per_iteration", "issue_slots_per_iteration", "time_s"},
+    read_row=loop_row,
+    figures="vertex",
+    on="bow",
 )

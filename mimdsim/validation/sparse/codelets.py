@@ -202,10 +202,6 @@ class SparseShape:
         return 8 // self.element_bytes
 
     @property
-    def band_grain(self) -> int:
-        return 1 if self.block == 1 else self.grain
-
-    @property
     def block_rows(self) -> int:
         return self.rows // self.block
 

@@ -166,7 +166,9 @@ def _spread(probability: NDArray[np.floating[Any]], count: Ints) -> Ints:
 
 def _candidates(shape: SparseShape, tiles: int, pair: int) -> tuple[Ints, Ints]:
     grains = ceil_divide(shape.batch, shape.grain)
-    bands = np.arange(1, min(MOST_BANDS, max(1, ceil_divide(shape.block_columns, shape.band_grain))) + 1)
+    bands = np.arange(
+        1, min(MOST_BANDS, max(1, ceil_divide(shape.block_columns, 1 if shape.block == 1 else shape.grain))) + 1
+    )
     pieces = np.unique([ceil_divide(grains, ceil_divide(grains, p)) for p in range(1, min(MOST_PIECES, grains) + 1)])
     many, each = (grid.ravel() for grid in np.meshgrid(bands, pieces, indexing="ij"))
     fits = many * each <= max(1, tiles // pair)

@@ -4,7 +4,7 @@ Two buffers lie on the tiles in blocks; a step reads one and writes the other. E
 tile's block: it walks its slice and what it writes as single pieces of memory, and takes the halo of one pixel as four
 edges and four corners. What the published program does (github.com/thorbenlouw/lbm-graphcore, LowLevelStencil.cpp at
 the commit of the profile, 97cd841): ten edges of a vertex, each a slice of the image; exchange and copies are left to
-the compiler. What it copies is written out here (`copies.py`). Differences: pixels outside the image are a frame of
+the compiler. What it copies is written out here (`boxes.py`). Differences: pixels outside the image are a frame of
 zeros on the outermost tiles here, constants there.
 
 Phases of one step, one figure a row of `references/stencil_phases.csv`, in cycles: compute; pre copies and post copies,
@@ -50,8 +50,16 @@ from mimdsim.timing import time_program
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
-from mimdsim.validation.stencil.boxes import Boxes, tile_blocks, worker_blocks
-from mimdsim.validation.stencil.copies import PIXELS, Placed, column_copies, placed, row_copies
+from mimdsim.validation.stencil.boxes import (
+    PIXELS,
+    Boxes,
+    Placed,
+    column_copies,
+    placed,
+    row_copies,
+    tile_blocks,
+    worker_blocks,
+)
 
 CHANNELS = 4
 PUBLISHED_ROWS, PUBLISHED_COLUMNS = 1122, 2200

@@ -10,7 +10,7 @@ Fields lie in blocks on tiles, halos come by exchange. A vertex takes its slice 
 piece of memory. A row with a halo at its ends lies in pieces, so the compiler keeps a second copy of such rows: what a
 tile holds of them is copied there by its contexts, what others hold is received there. What is computed on a tile but
 held by another (`boxes.py`) goes through a copy of its own on the way back. Both copies cost as those of the blur
-(`copies.py`), taken over as they were.
+(`boxes.py`), taken over as they were.
 """
 
 from __future__ import annotations
@@ -36,8 +36,18 @@ from mimdsim.program import (
     VertexTable,
     WorkerBundles,
 )
-from mimdsim.validation.stencil.boxes import CONTEXTS, Boxes, box_of, computed, held, least_surface, squarest
-from mimdsim.validation.stencil.copies import column_codelet, copy_table, row_codelet
+from mimdsim.validation.stencil.boxes import (
+    CONTEXTS,
+    Boxes,
+    box_of,
+    column_codelet,
+    computed,
+    copy_table,
+    held,
+    least_surface,
+    row_codelet,
+    squarest,
+)
 
 # a worker has 12 general registers for addresses (Tile Vertex ISA); stack pointer, index and end of the loop take three
 POINTER_REGISTERS = 9

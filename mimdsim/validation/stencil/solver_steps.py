@@ -151,24 +151,18 @@ def solver_times(
     Raises MappingError for a solver that is not there, for chips other than 1 to 64 and as `solver_program`.
     """
     solver, machine = _solver(problem, order, vertex), _machine(chips, chip)
-    program = solver_program(solver, grid, machine, chips)
+    program = _made(problem, order, vertex, grid, chips, chip)
     loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
     table = next(table for step, _, _ in program.supersteps() for table in step.tables if "cells" in table.columns)
     turns, slots = int(table.columns[extent].max()), loop.term(extent).bundles
     return _timed(program, machine, codelet_of(solver, reloaded=True), solver.turning, turns, slots)
 
 
-def solver_cycles(
-    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine, described: MimdMachine
-) -> float:
-    """Cycles of one step of the solver's program for `chip` on another description of it."""
-    program = _made((problem, order, vertex), grid, chips, chip)
-    return _cycles(program, _machine(chips, described)) / _solver(problem, order, vertex).turning
-
-
 @lru_cache(maxsize=8)
-def _made(named: tuple[str, int, str], grid: tuple[int, ...], chips: int, chip: MimdMachine) -> Program:
-    return solver_program(_solver(*named), grid, _machine(chips, chip), chips)
+def _made(
+    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine | None
+) -> Program:
+    return solver_program(_solver(problem, order, vertex), grid, _machine(chips, chip), chips)
 
 
 def _solver(problem: str, order: int, vertex: str) -> Solver:
@@ -298,7 +292,8 @@ class Case:
         if self.problem == "stream_triad":
             cycles = self.timed(described).cycles
         else:
-            cycles = solver_cycles(*self.program, chip, described)
+            program, turning = _made(*self.program, chip), _solver(*self.program[:3]).turning
+            cycles = _cycles(program, _machine(self.chips, described)) / turning
         return 1e6 * (cycles / described.chip.clock_hz + self.launch_seconds(described.host.request_seconds))
 
 
