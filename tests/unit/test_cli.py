@@ -68,7 +68,7 @@ def test_list_names_workloads_and_machines() -> None:
         (("run", "bow", "digits"), "is a machine; the workload comes first: digits bow"),
         (("run", "braille", "--set", "data.path=/none.npz"), "/none.npz: no such file; 'data.path' must name an .npz"),
         (("check", "digits", "bow", "extra"), "unexpected arguments"),
-        (("explain", "reports/none", "state gradient"), "workload 'reports/none': 1 problem"),
+        (("explain", "reports/none", "state gradient"), "reports/none: 1 problem\n  - no such file"),
         (("compare", "digits", "h100", "a100", "--set", "tile.worker_contexts=3"), "no tiled machine among h100, a100"),
         (("compare", "digits", "bow", "bow"), "bow given twice"),
         (("run", "digits", "a100"), "'a100': 1 problem\n  - is a GPU; give a tiled machine"),

@@ -68,7 +68,7 @@ function longestSuperstep(wanted) {
   }];
   const all = [...facts.supersteps.keys()];
   const found = isMeant.map(meant => all.filter(meant)).find(some => some.length) ?? [];
-  return found.reduce((most, at) => (most < 0 || cyclesOf(facts.spans[at]) > cyclesOf(facts.spans[most]) ? at : most), -1);
+  return found.toSorted((one, other) => cyclesOf(facts.spans[other]) - cyclesOf(facts.spans[one]))[0] ?? -1;
 }
 
 /** A tile by its number, the longest superstep of a name, or the busiest tile of a layer, by part of its name. */
