@@ -39,6 +39,7 @@ from mimdsim.frameworks.origins import (
     Pooled,
     Product,
     Read,
+    Scaled,
     Step,
     Sum,
     added_up,
@@ -49,6 +50,7 @@ from mimdsim.frameworks.origins import (
     parts_of,
     timestep_of,
     undropped,
+    unscaled,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
@@ -242,7 +244,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if other is not None and isinstance(one, (Product, Sum)) and feeds_of(one):
                 both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
                 return self.mark(made, Sum(parts=tuple(both)))
-        if name in MASKS | COMPLEMENTS and (spikes := self._combined(args, kwargs, made)) is not None:
+        if name in MASKS | COMPLEMENTS and (spikes := self._combined(name, args, kwargs, made)) is not None:
             return self.mark(made, spikes)
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
@@ -266,7 +268,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
         divisor = args[1] if name in DIVIDES and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if divisor else name
-        self.mark(made, self._unread(by, *dict.fromkeys(known), divisor=divisor or 1.0))
+        times = None if kwargs else self._times(by, args, made, divisor or 1.0)
+        self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor or 1.0))
 
     def _biased(self, known: list[Origin]) -> Product | None:
         """A product to which a bias is added by hand."""
@@ -337,15 +340,25 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 return offset // stride, count
         return None
 
-    def _combined(self, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
+    def _combined(self, name: str, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
         """The product of spikes, or 1 - spikes."""
         spikes = [origin for arg in args if (origin := self.origin(arg)) is not None and _are_spikes(origin)]
         if kwargs or self._is_cut(args, made) or any(each.shape != made.shape for each in tensors_in(args)):
             return None
         if len(spikes) == 2 == len(args):
             return Combined(by=TIMES, parts=tuple(spikes))
-        one = len(spikes) == 1 and len(args) == 2 and isinstance(args[1], (int, float)) and args[1] == 1
+        one = name in COMPLEMENTS and len(spikes) == 1 and self._operand(args[1]) == 1.0
         return Combined(by=COMPLEMENT, parts=tuple(spikes)) if one else None
+
+    def _times(self, by: str, args: Any, made: torch.Tensor, divisor: float) -> Scaled | None:
+        """Spikes, or the input, times a number, or divided by one."""
+        of, number = (self.origin(args[0]), self._operand(args[1])) if len(args) == 2 else (None, None)
+        if of is None or not isinstance(number, float) or not number or self._is_cut(args, made):
+            return None
+        read = of.of if isinstance(of, Dropped) else of
+        if by not in MASKS | DIVIDES or not _are_spikes(read) or made.shape != args[0].shape:
+            return None
+        return Scaled(by=by, of=(of,), divisor=divisor, factor=number if by in MASKS else 1 / number)
 
     def _joined(self, args: Any, kwargs: Any) -> Joined | None:
         """Tensors side by side along their last axis, that of neurons."""
@@ -503,7 +516,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
-        return replace(self._counted(_dense(of, args[0], args[1], *names, turned)), function=function)
+        return unscaled(replace(self._counted(_dense(of, args[0], args[1], *names, turned)), function=function))
 
     def _weights(self, where: str, tensor: Any, turned: bool) -> tuple[Parameter, WeightFunction | None] | None:
         """The parameter that weights are, or are made of, and by which function; None of other values. turned: whether
@@ -560,7 +573,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
             dense = _dense(of, given, options["weight"], weight, bias, transposed=True)
-            return replace(self._counted(dense), function=made_by)
+            return unscaled(replace(self._counted(dense), function=made_by))
         of, dropout = undropped(of)
         if dropout and function.kind != "convolution":
             raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
@@ -571,7 +584,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             _check_same(where, made.read, planes)
             source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
             product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
-            return self._counted(replace(product, dropout=dropout, function=made_by))
+            return unscaled(self._counted(replace(product, dropout=dropout, function=made_by)))
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None
         if isinstance(of, Pooled) or (convolution and convolution.after):

@@ -399,6 +399,7 @@ REFUSED = {
     "graded_spikes_factor": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=2.0)),
     "'lif1' (Leaky) has hooks": with_hook,
     "what 'relu' made": lambda: between(torch.relu),
+    "'fc2.weight' is multiplied by what 'neg' made; a layer reads": lambda: between(lambda spikes: -spikes),
     "what 'detach' made": lambda: between(lambda spikes: spikes.detach()),
     "a state that comes from detach": lambda: Truncated(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)),
     "the output mixes what 'two' sent with what 'one' sent": TwoHeads,

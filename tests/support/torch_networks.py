@@ -156,7 +156,8 @@ class Dale(nn.Module):  # type: ignore[misc]
 
 
 class Scaled(nn.Module):  # type: ignore[misc]
-    """Currents times fixed numbers: of a convolution, of a sum with own spikes, and of both sides of a difference."""
+    """Currents times fixed numbers: of a convolution, of a sum with own spikes, and of both sides of a difference; the
+    input and spikes times numbers, of which a bias is not multiplied."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,10 +170,10 @@ class Scaled(nn.Module):  # type: ignore[misc]
         mems, recorded = [each.reset_mem() for each in self.cells], []
         own = x.new_zeros(x.shape[1], 8)
         for step in x:
-            spikes, mems[0] = self.cells[0](10 * self.pooled(self.conv(step)), mems[0])
+            spikes, mems[0] = self.cells[0](10 * self.pooled(self.conv(step * 0.5)), mems[0])
             flat = spikes.flatten(1)
             own, mems[1] = self.cells[1](1.7 * (self.fc(flat) + self.rec(own)), mems[1])
-            spikes, mems[2] = self.cells[2](-0.8 * self.out(own) - self.less(flat) / 2, mems[2])
+            spikes, mems[2] = self.cells[2](-0.8 * self.out(1.5 * own) - self.less(flat) / 2, mems[2])
             recorded.append(spikes)
         return torch.stack(recorded)
 
