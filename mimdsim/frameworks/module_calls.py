@@ -263,6 +263,8 @@ class ModuleRecorder(Recorder):
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         given = args[0]
         of = self.origin(given)
+        if kind in (Kind.NEURON, Kind.NORM, Kind.DROPOUT):
+            self._with_gradients(f"{where} runs", given, *module.parameters())
         others = [
             each for each in getattr(module, "parametrizations", {}) if each != "weight" or kind is not Kind.FUNCTION
         ]
@@ -308,7 +310,7 @@ class ModuleRecorder(Recorder):
                 elif getattr(module, role, None) is not None:
                     names[role] = self._used(Parameter(name=f"{prefix}{role}"))
             if (function := function_of(module)) is None:
-                self.mark(made, self._with_delays(where, module, of, f"{prefix}P", **names))
+                self.mark(made, self._with_delays(where, module, given, f"{prefix}P", **names))
                 return
             options = options_of(where, function, module, given, made)
             self.mark(made, self._of_function(where, function, given, options, **names))
@@ -326,16 +328,17 @@ class ModuleRecorder(Recorder):
         return self._used(found[0]), found[1]
 
     def _with_delays(
-        self, where: str, module: Any, of: Origin | None, positions: str, weight: str, bias: str
+        self, where: str, module: Any, given: torch.Tensor, positions: str, weight: str, bias: str
     ) -> Product:
         """What a Dcls1d makes of what was padded."""
+        of = self.origin(given)
         delays = delays_of(where, module, of)
         read, dropout = undropped(added_up(parts_of(of)[0]) or FunctionResult(by="a tensor of unknown origin", of=()))
         made = Product(
             of=read, inputs=module.in_channels, weight=weight, bias=bias, transposed=True, dropout=dropout,
             delays=delays, positions=self._used(Parameter(name=positions)),
         )  # fmt: skip
-        return self._counted(made)
+        return self._counted(made, given)
 
     def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
         if name not in self.seen.layers:

@@ -218,6 +218,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         if func in DROPOUTS:
+            self._with_gradients(f"'{name}' runs", args[0])
             options = {"p": 0.5, "training": True, "inplace": False} | kwargs
             options |= zip(("p", "training", "inplace"), args[1:], strict=False)
             if DROPOUTS[func] == "plane" and args[0].ndim not in (3, 4):
@@ -230,6 +231,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self.logits[id(made)] = args[0]
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
             return self._keep(args[0], made, known[0])
+        later = name in MULTIPLIES or name in FUNCTIONS  # which say it themselves
+        if not later and isinstance(made, torch.Tensor) and self._is_cut([args, kwargs], made):
+            found = self._element_by_element(name, args, kwargs, made)
+            unread = name if torch.is_grad_enabled() else f"{name} without gradients"
+            return self.mark(made, found.hold(made) if found else self._unread(unread, *dict.fromkeys(known)))
         if name in ADDS and not kwargs and (biased := self._biased(known)) is not None:
             return self.mark(made, biased)
         if name in ADDS and not kwargs:
@@ -282,7 +288,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def _is_cut(self, args: Any, made: torch.Tensor) -> bool:
         """Whether a function leaves gradients out, as without gradients (no_grad)."""
-        return not made.requires_grad and any(each.requires_grad for each in tensors_in(args))
+        on = torch.is_grad_enabled() and made.requires_grad  # views that no_grad makes seem to require one
+        return not on and any(each.requires_grad for each in tensors_in(args))
 
     def _loses(self, of: Origin, whole: Any, made: Any) -> bool:
         """Whether values, or their gradients, get lost on the way to another type."""
@@ -516,7 +523,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
-        return unscaled(replace(self._counted(_dense(of, args[0], args[1], *names, turned)), function=function))
+        product = self._counted(_dense(of, args[0], args[1], *names, turned), args[0])
+        return unscaled(replace(product, function=function))
 
     def _weights(self, where: str, tensor: Any, turned: bool) -> tuple[Parameter, WeightFunction | None] | None:
         """The parameter that weights are, or are made of, and by which function; None of other values. turned: whether
@@ -534,12 +542,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 return self._made(name, TIMES, self._operand(other), one.detach().cpu().numpy().astype(np.float64))
         return None
 
-    def _counted(self, product: Product) -> Product:
-        if not self._gradients and self.parameters[product.weight].requires_grad:
+    def _with_gradients(self, what: str, *read: torch.Tensor) -> None:
+        """Raise DescriptionError where gradients of what is read get lost, which nothing here would lose."""
+        if not torch.is_grad_enabled() and any(each.requires_grad for each in read):
             raise refusal(
-                f"'{product.weight}' is multiplied without gradients (no_grad); nearest: requires_grad = False, which "
-                "leaves it as it is"
+                f"{what} without gradients (no_grad); nearest: requires_grad = False for what stays as it is, and "
+                "gradients for what it reads"
             )
+
+    def _counted(self, product: Product, given: torch.Tensor) -> Product:
+        self._with_gradients(f"'{product.weight}' is multiplied", self.parameters[product.weight], given)
         self._multiplied[product.weight] += 1
         return replace(product, call=self._multiplied[product.weight] - 1)
 
@@ -573,7 +585,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
             dense = _dense(of, given, options["weight"], weight, bias, transposed=True)
-            return unscaled(replace(self._counted(dense), function=made_by))
+            return unscaled(replace(self._counted(dense, given), function=made_by))
         of, dropout = undropped(of)
         if dropout and function.kind != "convolution":
             raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
@@ -584,7 +596,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             _check_same(where, made.read, planes)
             source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
             product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
-            return unscaled(self._counted(replace(product, dropout=dropout, function=made_by)))
+            return unscaled(self._counted(replace(product, dropout=dropout, function=made_by), given))
+        self._with_gradients(f"{where} pools", given)
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None
         if isinstance(of, Pooled) or (convolution and convolution.after):

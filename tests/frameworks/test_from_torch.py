@@ -400,6 +400,14 @@ REFUSED = {
     "'lif1' (Leaky) has hooks": with_hook,
     "what 'relu' made": lambda: between(torch.relu),
     "'fc2.weight' is multiplied by what 'neg' made; a layer reads": lambda: between(lambda spikes: -spikes),
+    "what 'flatten without gradients' made": lambda: between(
+        torch.no_grad()(lambda spikes: spikes.unflatten(1, (2, -1)).flatten(1))
+    ),
+    "'dropout' runs without gradients (no_grad)": lambda: between(torch.no_grad()(nn.functional.dropout)),
+    "'avg_pool1d' pools without gradients (no_grad); nearest: requires_grad = False": lambda: between(
+        torch.no_grad()(lambda spikes: nn.functional.avg_pool1d(spikes[:, None], 1)[:, 0])
+    ),
+    "'Leaky' (Leaky) runs without gradients (no_grad)": lambda: between(torch.no_grad()(snn.Leaky(beta=0.9))),
     "what 'detach' made": lambda: between(lambda spikes: spikes.detach()),
     "a state that comes from detach": lambda: Truncated(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)),
     "the output mixes what 'two' sent with what 'one' sent": TwoHeads,
