@@ -100,6 +100,11 @@ def workload_of(
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
     if not torch.isfinite(example_input).all():
         raise refusal("example_input holds numbers that are not finite")
+    if compiled := getattr(module, "_orig_mod", None):
+        raise refusal(f"module is a {type(compiled).__name__} that torch.compile made; give module._orig_mod")
+    for name, each in module.named_parameters():
+        if not isinstance(each, torch.nn.parameter.UninitializedParameter) and not torch.isfinite(each).all():
+            raise refusal(f"'{name}' of the module holds numbers that are not finite; give weights that are")
     recorded = with_own_neurons(record(module, example_input, timesteps), output)
     recorded = _with_read_out(module, recorded)
     layers = layers_of(module, recorded)

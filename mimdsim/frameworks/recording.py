@@ -115,6 +115,11 @@ class NeuronCalls:
     def sequence(self, tensors: list[torch.Tensor]) -> np.ndarray:
         """float64[timesteps, batch, neurons]"""
         together = tensors[0] if self.in_time else torch.stack(tensors)
+        if together.dtype in (torch.float16, torch.bfloat16):
+            raise refusal(
+                f"layer '{self.name}' computes in {together.dtype}; nearest: float32, without autocast, and "
+                "mapping.value_bytes for halves"
+            )
         values: np.ndarray = together.detach().reshape(*together.shape[:2], -1).cpu().numpy().astype(np.float64)
         return values
 

@@ -107,6 +107,16 @@ def between(function: Any) -> Any:
     return Between(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
 
 
+def in_autocast(module: Any) -> Any:
+    module.forward = torch.autocast("cpu", dtype=torch.bfloat16)(module.forward)
+    return module
+
+
+def without_numbers(module: Any) -> Any:
+    torch.nn.init.constant_(module.fc1.weight, torch.nan)
+    return module
+
+
 class MembraneOf(zoo.Loop):  # type: ignore[misc, name-defined]
     """The membrane potential of the last neurons is returned alone."""
 
@@ -403,6 +413,9 @@ REFUSED = {
     "what 'flatten without gradients' made": lambda: between(
         torch.no_grad()(lambda spikes: spikes.unflatten(1, (2, -1)).flatten(1))
     ),
+    "layer 'lif1' computes in torch.bfloat16; nearest: float32, without autocast": lambda: in_autocast(loop()),
+    "'fc1.weight' of the module holds numbers that are not finite": lambda: without_numbers(loop()),
+    "module is a Loop that torch.compile made; give module._orig_mod": lambda: torch.compile(loop(), backend="eager"),
     "'dropout' runs without gradients (no_grad)": lambda: between(torch.no_grad()(nn.functional.dropout)),
     "'avg_pool1d' pools without gradients (no_grad); nearest: requires_grad = False": lambda: between(
         torch.no_grad()(lambda spikes: nn.functional.avg_pool1d(spikes[:, None], 1)[:, 0])
