@@ -416,6 +416,7 @@ REFUSED = {
     "layer 'lif1' computes in torch.bfloat16; nearest: float32, without autocast": lambda: in_autocast(loop()),
     "'fc1.weight' of the module holds numbers that are not finite": lambda: without_numbers(loop()),
     "module is a Loop that torch.compile made; give module._orig_mod": lambda: torch.compile(loop(), backend="eager"),
+    "layer '2' reads what 'hardtanh' made; neurons of a framework read products": lambda: sequential(nn.Hardtanh()),
     "'dropout' runs without gradients (no_grad)": lambda: between(torch.no_grad()(nn.functional.dropout)),
     "'avg_pool1d' pools without gradients (no_grad); nearest: requires_grad = False": lambda: between(
         torch.no_grad()(lambda spikes: nn.functional.avg_pool1d(spikes[:, None], 1)[:, 0])
