@@ -88,6 +88,7 @@ NEAREST = {
     **dict.fromkeys(("PSN", "MaskedPSN", "SlidingPSN"), "spikingjelly LIFNode"),
     **dict.fromkeys(("DSRIFNode", "DSRLIFNode", "ILIFNode", "OTTTLIFNode"), "spikingjelly IFNode or LIFNode"),
     "GatedLIFNode": "spikingjelly ParametricLIFNode",
+    "ElementWiseRecurrentContainer": "spikingjelly LinearRecurrentContainer of spikes, or snntorch RLeaky",
     "SynapseFilter": "a neuron without a threshold, written out, that its weights read",
     **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     "ReLU": "a spiking layer",
@@ -425,7 +426,13 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
             raise refusal(f"{where} averages its statistics; nearest: track_running_stats=False")
         return replace(of, norm=name)
     if module.running_var is None:
-        raise refusal(f"{where} has no statistics to evaluate by; nearest: track_running_stats=True")
+        warnings.warn(
+            f"{where} keeps no running averages and normalises by the batch in evaluation, too; it is evaluated by "
+            "running averages here, with which track_running_stats=True evaluates in PyTorch",
+            UserWarning,
+            stacklevel=2,
+        )
+        return replace(of, norm=name)
     if module.bias is None and not module.training:
         raise refusal(
             f"{where} is folded in eval() and has no shift to become its layer's bias; nearest: "

@@ -388,8 +388,11 @@ REFUSED = {
     "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
         nn.RMSNorm(8)
     ),
-    "'1' (BatchNorm1d) has no statistics to evaluate by": lambda: sequential(
-        nn.BatchNorm1d(8, track_running_stats=False)
+    "'1' (BatchNorm1d) averages over all batches (momentum=None); nearest: momentum=0.1": lambda: sequential(
+        nn.BatchNorm1d(8, momentum=None)
+    ),
+    "'1' (ElementWiseRecurrentContainer) is not among the layers that run here; nearest: spiking": lambda: sequential(
+        zoo.jelly.ElementWiseRecurrentContainer(zoo.neuron.IFNode(), torch.add)
     ),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
     "'lif1' (Leaky) learns what its spikes are": lambda: loop(snn.Leaky(beta=0.9, learn_graded_spikes_factor=True)),
