@@ -260,7 +260,8 @@ class ModuleRecorder(Recorder):
             for each in module._forward_pre_hooks.values()
             if isinstance(each, BasePruningMethod)
         }
-        if module._forward_hooks or len(pruned) < len(module._forward_pre_hooks) or module._backward_hooks:
+        hooks = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
+        if any(hooks) or len(pruned) < len(module._forward_pre_hooks):
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         given = args[0]
         of = self.origin(given)

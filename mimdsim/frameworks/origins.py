@@ -263,9 +263,10 @@ def scaled(origin: Any, factor: float) -> Origin | None:
 
 def unscaled(product: Product) -> Product:
     """A product whose weights have the number above 0 that multiplies what it reads as their factor."""
-    if not isinstance(product.of, Scaled) or product.of.factor <= 0:
+    of = product.of.of[0] if isinstance(product.of, Scaled) else None
+    if not isinstance(product.of, Scaled) or of is None or product.of.factor <= 0:
         return product
-    made = scaled(replace(product, of=product.of.of[0]), product.of.factor)
+    made = scaled(replace(product, of=of), product.of.factor)
     return replace(made, bias_factor=product.bias_factor) if isinstance(made, Product) else product
 
 

@@ -172,7 +172,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 name = f"{path}.recurrent_weights".lstrip(".")
                 self._mask(name, 1.0 - np.eye(len(self.parameters[name])))
         for name, parameter in self.parameters.items():
-            if parameter._backward_hooks and name not in self.seen.masks:
+            hooked = parameter._post_accumulate_grad_hooks or (
+                parameter._backward_hooks and name not in self.seen.masks
+            )
+            if hooked:
                 raise refusal(f"'{name}' has a hook on its gradient, which nothing here would call: remove it")
             self.mark(parameter, Parameter(name=name, masked=name in self.seen.masks))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from typing import Any
 
 import numpy as np
@@ -246,9 +247,9 @@ class Truncated(zoo.Loop):  # type: ignore[misc, name-defined]
         return torch.stack(out)
 
 
-def with_hook() -> Any:
+def with_hook(path: str, how: str) -> Any:
     module = loop()
-    module.lif1.register_forward_hook(lambda *_: None)
+    getattr(operator.attrgetter(path)(module), f"register_{how}_hook")(lambda *_: None)
     return module
 
 
@@ -410,7 +411,9 @@ REFUSED = {
     "has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True)),
     "reset_delay=False": lambda: loop(snn.Leaky(beta=0.9, reset_delay=False)),
     "graded_spikes_factor": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=2.0)),
-    "'lif1' (Leaky) has hooks": with_hook,
+    "'lif1' (Leaky) has hooks": lambda: with_hook("lif1", "forward"),
+    "'fc2' (Linear) has hooks": lambda: with_hook("fc2", "full_backward_pre"),
+    "'fc2.weight' has a hook on its gradient": lambda: with_hook("fc2.weight", "post_accumulate_grad"),
     "what 'relu' made": lambda: between(torch.relu),
     "'fc2.weight' is multiplied by what 'neg' made; a layer reads": lambda: between(lambda spikes: -spikes),
     "what 'flatten without gradients' made": lambda: between(
