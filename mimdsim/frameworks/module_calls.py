@@ -44,8 +44,17 @@ from mimdsim.frameworks.origins import (
     parts_of,
     undropped,
 )
-from mimdsim.frameworks.planes import function_of, options_of
-from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
+from mimdsim.frameworks.planes import check_inherited, function_of, options_of
+from mimdsim.frameworks.recording import (
+    FRAMEWORKS,
+    NOT_OF_USERS,
+    VOTE,
+    NeuronCalls,
+    Recorded,
+    Recorder,
+    dropped,
+    tensors_in,
+)
 from mimdsim.graph.weight_functions import WeightFunction
 
 # what comes nearest to modules that are no layers here
@@ -267,6 +276,8 @@ class ModuleRecorder(Recorder):
         of = self.origin(given)
         if kind in (Kind.NEURON, Kind.NORM, Kind.DROPOUT):
             self._with_gradients(f"{where} runs", given, *module.parameters())
+        if kind not in (Kind.NEURON, Kind.SPIKE):
+            check_inherited(where, module, given, made, NOT_OF_USERS)
         others = [
             each for each in getattr(module, "parametrizations", {}) if each != "weight" or kind is not Kind.FUNCTION
         ]

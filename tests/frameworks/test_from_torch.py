@@ -108,6 +108,20 @@ def between(function: Any) -> Any:
     return Between(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
 
 
+class OwnNorm(nn.BatchNorm1d):  # type: ignore[misc, name-defined]
+    """Statistics that are constants to the gradient."""
+
+    def forward(self, x: Any) -> Any:
+        super().forward(x)
+        mean, variance = x.detach().mean(0), x.detach().var(0, unbiased=False)
+        return (x - mean) / (variance + self.eps).sqrt() * self.weight + self.bias
+
+
+class OwnLinear(nn.Linear):  # type: ignore[misc, name-defined]
+    def forward(self, x: Any) -> Any:
+        return nn.functional.linear(x, self.weight, self.bias.detach())
+
+
 def in_autocast(module: Any) -> Any:
     module.forward = torch.autocast("cpu", dtype=torch.bfloat16)(module.forward)
     return module
@@ -423,6 +437,8 @@ REFUSED = {
     "'fc1.weight' of the module holds numbers that are not finite": lambda: without_numbers(loop()),
     "module is a Loop that torch.compile made; give module._orig_mod": lambda: torch.compile(loop(), backend="eager"),
     "layer '2' reads what 'hardtanh' made; neurons of a framework read products": lambda: sequential(nn.Hardtanh()),
+    "'1' (OwnNorm) has other gradients than BatchNorm; nearest: its `forward` as it is": lambda: sequential(OwnNorm(8)),
+    "'0' (OwnLinear) has other gradients than Linear": lambda: nn.Sequential(OwnLinear(30, 8), *sequential()[1:]),
     "'dropout' runs without gradients (no_grad)": lambda: between(torch.no_grad()(nn.functional.dropout)),
     "'avg_pool1d' pools without gradients (no_grad); nearest: requires_grad = False": lambda: between(
         torch.no_grad()(lambda spikes: nn.functional.avg_pool1d(spikes[:, None], 1)[:, 0])
