@@ -164,7 +164,7 @@ class ModuleRecorder(Recorder):
 
     def __init__(self, module: torch.nn.Module):
         super().__init__(module)
-        self._potentials: dict[int, Any] = {}  # that neurons of SpikingJelly keep, by id of the module
+        self._kept: dict[int, list[tuple[Any, torch.Tensor]]] = {}  # states that neurons keep, by id of the module
 
     @contextmanager
     def calls(self) -> Iterator[None]:
@@ -179,11 +179,11 @@ class ModuleRecorder(Recorder):
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
             self._inside += 1
             try:
-                if kind is Kind.NEURON and hasattr(module, "v"):
-                    self._check_potential(module)
+                if kind is Kind.NEURON and not any(True for _ in tensors_in([args[1:], kwargs])):
+                    self._check_kept(module)
                 made = plain(module, *args, **kwargs)
-                if kind is Kind.NEURON and hasattr(module, "v"):
-                    self._potentials[id(module)] = module.v
+                if kind is Kind.NEURON:
+                    self._kept[id(module)] = _kept_by(module)
                 self._record_call(kind, module, (*args, *kwargs.values()), made)
             finally:
                 self._inside -= 1
@@ -196,13 +196,16 @@ class ModuleRecorder(Recorder):
             finally:
                 torch.nn.Module.__call__ = plain
 
-    def _check_potential(self, module: Any) -> None:
-        """Of neurons of SpikingJelly, which keep it: that it is the one they begin with, or that their last call left;
-        spikes alone would rarely tell."""
-        if id(module) in self._potentials:
-            same = self._potentials[id(module)] is module.v
-        else:
-            same = bool((torch.as_tensor(module.v) == (module.v_reset or 0.0)).all())
+    def _check_kept(self, module: Any) -> None:
+        """Of states that neurons of snnTorch and SpikingJelly keep: that they are those which they begin with, or which
+        their last call left; spikes alone would rarely tell."""
+        kept, held = _kept_by(module), self._kept.get(id(module))
+        begins = getattr(module, "v_reset", None) or 0.0
+        same = (
+            all(bool((values == begins).all()) for _, values in kept)
+            if held is None
+            else all(one is two and torch.equal(now, then) for (one, now), (two, then) in zip(kept, held, strict=True))
+        )
         if not same:
             raise refusal(f"{self._where(module)} has a potential that is set from outside; leave that out")
 
@@ -367,9 +370,10 @@ class ModuleRecorder(Recorder):
             origin = self.origin(state)
             if origin is None and calls.outputs:
                 raise refusal(f"{where} gets a state that it did not return; hand on the state that it returned")
-            if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
-                by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
-                raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
+            own = isinstance(origin, LayerOutput) and (origin.layer, origin.call) == (name, len(calls.outputs) - 1)
+            if origin is not None and not own:
+                by = getattr(origin, "by", f"a call of '{getattr(origin, 'layer', 'something else')}' before")
+                raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it just returned")
         reading = calls.reading
         if not reading.spiking and hasattr(module, "v_threshold"):  # spikingjelly, whose spikes nobody reads
             made = module.v_seq if reading.in_time else module.v
@@ -521,6 +525,13 @@ def operation_by_operation(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for each, kind in found:
             each.__class__ = kind
+
+
+def _kept_by(module: Any) -> list[tuple[Any, torch.Tensor]]:
+    """The states that neurons keep between timesteps, and their values, which may be changed in place."""
+    names = SNNTORCH_STATES if neuron_key(module).startswith("snntorch.") else ("v",)
+    states = [getattr(module, name) for name in names if hasattr(module, name)]
+    return [(state, torch.as_tensor(state).detach().clone()) for state in states]
 
 
 def reset_states(module: torch.nn.Module) -> None:

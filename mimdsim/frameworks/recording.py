@@ -162,6 +162,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
         self.parameters = dict(module.named_parameters())
+        _check_tied(module)
         self._unmasked: set[str] = set()
         self._gradients = True
         self._multiplied: Counter[str] = Counter()
@@ -616,6 +617,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             raise refusal(f"{where} pools a product with '{of.weight}'; pools of convolutions, and of spikes, can run")
         _check_same(where, convolution.made, planes)
         return replace(of, convolution=replace(convolution, after=pool))
+
+
+def _check_tied(module: torch.nn.Module) -> None:
+    """Raise DescriptionError for a parameter that several modules have, of which each would be trained by itself."""
+    first: dict[int, tuple[str, str]] = {}
+    for path, each in module.named_modules():
+        for role, parameter in each.named_parameters(recurse=False):
+            owner, name = first.setdefault(id(parameter), (path, f"{path}.{role}".lstrip(".")))
+            if not f"{path}.".startswith(f"{owner}."):  # as a part of it, which snnTorch's V is
+                raise refusal(f"'{path}.{role}' is '{name}' as well; nearest: weights of its own for each layer")
 
 
 def _zeros_at_ends(

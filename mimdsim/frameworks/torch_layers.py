@@ -196,7 +196,10 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
             "their spikes before"
         )
     if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
-        raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
+        raise refusal(
+            f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run: one matrix "
+            "with a mask, or a layer of neurons for each population"
+        )
     if own and not (
         isinstance(own[0].of, LayerOutput)
         and own[0].of.spikes
@@ -252,6 +255,11 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
         raise refusal(
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
             f"{nearest}"
+        )
+    if layer.sources[0].function and not layer.sources[0].product.folded:
+        raise refusal(
+            f"'{layer.norm}' normalises a product of weights that are a function, or of spikes times a number; "
+            "nearest: the weights themselves, and without the number, which a norm divides out again but for its eps"
         )
     has = frozenset(name for name, _ in (*of.named_parameters(), *of.named_buffers()))
     layer = replace(layer, of_norm=has)

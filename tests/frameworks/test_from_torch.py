@@ -339,6 +339,36 @@ class OfWeights(zoo.Loop):  # type: ignore[misc, name-defined]
 SIGNS = torch.sign(torch.randn(zoo.HIDDEN, zoo.INPUTS, generator=torch.Generator().manual_seed(1)))
 
 
+def same_parameter(one: str, other: str, role: str) -> Any:
+    module = loop(snn.Leaky(beta=0.9, learn_threshold=True), snn.Leaky(beta=0.9, learn_threshold=True))
+    setattr(module.get_submodule(other), role, getattr(module.get_submodule(one), role))
+    return module
+
+
+class HalvedNorm(zoo.NormedLoop):  # type: ignore[misc, name-defined]
+    def forward(self, x: Any) -> Any:
+        return super().forward(0.5 * x)
+
+
+class Meddled(nn.Module):  # type: ignore[misc, name-defined]
+    """In a timestep the state that neurons keep is changed, by what makes no other spikes, or an older one is given."""
+
+    def __init__(self, change: Any = None, older: bool = False) -> None:
+        super().__init__()
+        self.fc, self.change, self.older = nn.Linear(zoo.INPUTS, zoo.CLASSES), change, older
+        self.cells = snn.Leaky(beta=0.9, init_hidden=not older)
+
+    def forward(self, x: Any) -> Any:
+        states, out = [torch.zeros(x.shape[1], zoo.CLASSES)], []
+        for t, step in enumerate(x):
+            if t == 3 and self.change:
+                self.change(self.cells)
+            made = self.cells(self.fc(step), states[-1 - (t == 3)]) if self.older else (self.cells(self.fc(step)), 0)
+            states.append(made[1])
+            out.append(made[0])
+        return torch.stack(out)
+
+
 class DetachNet(nn.Module):  # type: ignore[misc, name-defined]
     """SpikingJelly's truncated backpropagation."""
 
@@ -378,6 +408,10 @@ class PartOfParameter(nn.Module):  # type: ignore[misc, name-defined]
 
 REFUSED = {
     "'tied.weight' is shared by several layers": Tied,
+    "'fc2.weight' is 'fc1.weight' as well; nearest: weights of its own": lambda: same_parameter("fc1", "fc2", "weight"),
+    "'lif2.threshold' is 'lif1.threshold' as well": lambda: same_parameter("lif1", "lif2", "threshold"),
+    "'bn1' normalises a product of weights that are a function, or of spikes times a number": HalvedNorm,
+    "'cells' (Leaky) gets a state that comes from a call of 'cells' before": lambda: Meddled(older=True),
     "reads nothing but itself": called_twice,
     "(PSN) is not among the layers that run here; nearest: spikingjelly LIFNode": lambda: zoo.FirstOf(
         nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.PSN(T=zoo.TIMESTEPS))
@@ -669,6 +703,19 @@ class Started(nn.Module):  # type: ignore[misc, name-defined]
             spikes, state = made if isinstance(made, tuple) else (made, None)
             out.append(spikes)
         return torch.stack(out)
+
+
+CHANGES = {
+    "another": lambda cells: setattr(cells, "mem", 0.9999 * cells.mem),
+    "in place": lambda cells: cells.mem.data.mul_(0.9999),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_kept_states_that_are_changed_are_refused(how: str) -> None:
+    torch.manual_seed(0)
+    assert "'cells' (Leaky) has a potential that is set from outside" in refusal(Meddled(CHANGES[how]), SPIKES)
+    assert frameworks.from_torch(Meddled(lambda _: None), SPIKES).network.layers == ("output",)
 
 
 def norse_cells(cells: Any) -> bool:
