@@ -89,7 +89,7 @@ def options_of(where: str, function: LayerFunction, module: Any, given: torch.Te
 def check_inherited(where: str, module: Any, given: torch.Tensor, made: Any, known: Collection[str]) -> None:
     """Raise DescriptionError where a module's own `forward` has other gradients than the one that it inherits from a
     package that is known, as which it is read; values are compared elsewhere."""
-    base = next(
+    base: Any = next(
         each for each in type(module).__mro__ if each.__module__.partition(".")[0] in known and "forward" in vars(each)
     )
     of = [each for each in (given, *module.parameters()) if each.requires_grad]
@@ -110,9 +110,8 @@ def check_inherited(where: str, module: Any, given: torch.Tensor, made: Any, kno
             for end in (made, wanted)
         )
         if not all(agree(*both, SAME_GRADIENT) for both in zip(one, other, strict=True)):
-            raise refusal(
-                f"{where} has other gradients than {base.__name__.lstrip('_')}; nearest: its `forward` as it is inherited"
-            )
+            plain = base.__name__.lstrip("_")
+            raise refusal(f"{where} has other gradients than {plain}; nearest: its `forward` as it is inherited")
         return
 
 
