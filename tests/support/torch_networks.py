@@ -1082,12 +1082,12 @@ class OwnTau(nn.Module):  # type: ignore[misc]
 
 
 class ReadOut(nn.Module):  # type: ignore[misc]
-    """A linear layer without neurons at the end: of every timestep, averaged, or of the mean of all."""
+    """A linear layer without neurons at the end: of every timestep, averaged, or of the mean or the sum of all."""
 
-    def __init__(self, of_mean: bool):
+    def __init__(self, of: str):
         super().__init__()
         self.fc1, self.lif1, self.fc2 = nn.Linear(INPUTS, HIDDEN), snn.Leaky(beta=0.9), nn.Linear(HIDDEN, CLASSES)
-        self.of_mean = of_mean
+        self.of = of
 
     def forward(self, x: Any) -> Any:
         mem, spikes = self.lif1.init_leaky(), []
@@ -1095,7 +1095,13 @@ class ReadOut(nn.Module):  # type: ignore[misc]
             spk, mem = self.lif1(self.fc1(step), mem)
             spikes.append(spk)
         sent = torch.stack(spikes)
-        return self.fc2(sent.mean(0)) if self.of_mean else self.fc2(sent).mean(0)
+        return self.fc2(getattr(sent, self.of)(0)) if self.of else self.fc2(sent).mean(0)
+
+
+def _unbiased(module: Any) -> Any:
+    """With a bias that begins at 0, and so is in no value, but in gradients."""
+    nn.init.zeros_(module.fc2.bias)
+    return module
 
 
 class ShownPlanes(nn.Module):  # type: ignore[misc]
@@ -1647,8 +1653,12 @@ ZOO: dict[str, TorchNetwork] = {
     "neurons written out: one learned number for a layer": TorchNetwork(
         make=OwnTau, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
     ),
-    "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(False), loss="", judge=of_counts),
-    "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut(True), loss="", judge=of_counts),
+    "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(""), loss="", judge=of_counts),
+    "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut("mean"), loss="", judge=of_counts),
+    "a linear read-out of counts": TorchNetwork(make=lambda: ReadOut("sum"), loss="", judge=of_counts),
+    "a linear read-out of counts, a bias of 0": TorchNetwork(
+        make=lambda: _unbiased(ReadOut("sum")), loss="", judge=of_counts
+    ),
     "a sequence of numbers": TorchNetwork(make=lambda: Loop(_leaky(), _leaky()), judge=of_counts, input="values"),
     "a sequence of numbers, recurrent": TorchNetwork(
         make=HandRecurrent, judge=of_counts, batch_first=True, scale=2.0, input="values"
