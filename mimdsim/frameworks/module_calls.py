@@ -44,8 +44,17 @@ from mimdsim.frameworks.origins import (
     parts_of,
     undropped,
 )
-from mimdsim.frameworks.planes import function_of, options_of
-from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
+from mimdsim.frameworks.planes import check_inherited, function_of, options_of
+from mimdsim.frameworks.recording import (
+    FRAMEWORKS,
+    NOT_OF_USERS,
+    VOTE,
+    NeuronCalls,
+    Recorded,
+    Recorder,
+    dropped,
+    tensors_in,
+)
 from mimdsim.graph.weight_functions import WeightFunction
 
 # what comes nearest to modules that are no layers here
@@ -88,6 +97,7 @@ NEAREST = {
     **dict.fromkeys(("PSN", "MaskedPSN", "SlidingPSN"), "spikingjelly LIFNode"),
     **dict.fromkeys(("DSRIFNode", "DSRLIFNode", "ILIFNode", "OTTTLIFNode"), "spikingjelly IFNode or LIFNode"),
     "GatedLIFNode": "spikingjelly ParametricLIFNode",
+    "ElementWiseRecurrentContainer": "spikingjelly LinearRecurrentContainer of spikes, or snntorch RLeaky",
     "SynapseFilter": "a neuron without a threshold, written out, that its weights read",
     **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     "ReLU": "a spiking layer",
@@ -154,7 +164,7 @@ class ModuleRecorder(Recorder):
 
     def __init__(self, module: torch.nn.Module):
         super().__init__(module)
-        self._potentials: dict[int, Any] = {}  # that neurons of SpikingJelly keep, by id of the module
+        self._kept: dict[int, list[tuple[Any, torch.Tensor]]] = {}  # states that neurons keep, by id of the module
 
     @contextmanager
     def calls(self) -> Iterator[None]:
@@ -169,11 +179,11 @@ class ModuleRecorder(Recorder):
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
             self._inside += 1
             try:
-                if kind is Kind.NEURON and hasattr(module, "v"):
-                    self._check_potential(module)
+                if kind is Kind.NEURON and not any(True for _ in tensors_in([args[1:], kwargs])):
+                    self._check_kept(module)
                 made = plain(module, *args, **kwargs)
-                if kind is Kind.NEURON and hasattr(module, "v"):
-                    self._potentials[id(module)] = module.v
+                if kind is Kind.NEURON:
+                    self._kept[id(module)] = _kept_by(module)
                 self._record_call(kind, module, (*args, *kwargs.values()), made)
             finally:
                 self._inside -= 1
@@ -186,13 +196,16 @@ class ModuleRecorder(Recorder):
             finally:
                 torch.nn.Module.__call__ = plain
 
-    def _check_potential(self, module: Any) -> None:
-        """Of neurons of SpikingJelly, which keep it: that it is the one they begin with, or that their last call left;
-        spikes alone would rarely tell."""
-        if id(module) in self._potentials:
-            same = self._potentials[id(module)] is module.v
-        else:
-            same = bool((torch.as_tensor(module.v) == (module.v_reset or 0.0)).all())
+    def _check_kept(self, module: Any) -> None:
+        """Of states that neurons of snnTorch and SpikingJelly keep: that they are those which they begin with, or which
+        their last call left; spikes alone would rarely tell."""
+        kept, held = _kept_by(module), self._kept.get(id(module))
+        begins = getattr(module, "v_reset", None) or 0.0
+        same = (
+            all(bool((values == begins).all()) for _, values in kept)
+            if held is None
+            else all(one is two and torch.equal(now, then) for (one, now), (two, then) in zip(kept, held, strict=True))
+        )
         if not same:
             raise refusal(f"{self._where(module)} has a potential that is set from outside; leave that out")
 
@@ -259,10 +272,15 @@ class ModuleRecorder(Recorder):
             for each in module._forward_pre_hooks.values()
             if isinstance(each, BasePruningMethod)
         }
-        if module._forward_hooks or len(pruned) < len(module._forward_pre_hooks) or module._backward_hooks:
+        hooks = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
+        if any(hooks) or len(pruned) < len(module._forward_pre_hooks):
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         given = args[0]
         of = self.origin(given)
+        if kind in (Kind.NEURON, Kind.NORM, Kind.DROPOUT):
+            self._with_gradients(f"{where} runs", given, *module.parameters())
+        if kind not in (Kind.NEURON, Kind.SPIKE):
+            check_inherited(where, module, given, made, NOT_OF_USERS)
         others = [
             each for each in getattr(module, "parametrizations", {}) if each != "weight" or kind is not Kind.FUNCTION
         ]
@@ -308,7 +326,7 @@ class ModuleRecorder(Recorder):
                 elif getattr(module, role, None) is not None:
                     names[role] = self._used(Parameter(name=f"{prefix}{role}"))
             if (function := function_of(module)) is None:
-                self.mark(made, self._with_delays(where, module, of, f"{prefix}P", **names))
+                self.mark(made, self._with_delays(where, module, given, f"{prefix}P", **names))
                 return
             options = options_of(where, function, module, given, made)
             self.mark(made, self._of_function(where, function, given, options, **names))
@@ -326,16 +344,17 @@ class ModuleRecorder(Recorder):
         return self._used(found[0]), found[1]
 
     def _with_delays(
-        self, where: str, module: Any, of: Origin | None, positions: str, weight: str, bias: str
+        self, where: str, module: Any, given: torch.Tensor, positions: str, weight: str, bias: str
     ) -> Product:
         """What a Dcls1d makes of what was padded."""
+        of = self.origin(given)
         delays = delays_of(where, module, of)
         read, dropout = undropped(added_up(parts_of(of)[0]) or FunctionResult(by="a tensor of unknown origin", of=()))
         made = Product(
             of=read, inputs=module.in_channels, weight=weight, bias=bias, transposed=True, dropout=dropout,
             delays=delays, positions=self._used(Parameter(name=positions)),
         )  # fmt: skip
-        return self._counted(made)
+        return self._counted(made, given)
 
     def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
         if name not in self.seen.layers:
@@ -351,9 +370,10 @@ class ModuleRecorder(Recorder):
             origin = self.origin(state)
             if origin is None and calls.outputs:
                 raise refusal(f"{where} gets a state that it did not return; hand on the state that it returned")
-            if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
-                by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
-                raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
+            own = isinstance(origin, LayerOutput) and (origin.layer, origin.call) == (name, len(calls.outputs) - 1)
+            if origin is not None and not own:
+                by = getattr(origin, "by", f"a call of '{getattr(origin, 'layer', 'something else')}' before")
+                raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it just returned")
         reading = calls.reading
         if not reading.spiking and hasattr(module, "v_threshold"):  # spikingjelly, whose spikes nobody reads
             made = module.v_seq if reading.in_time else module.v
@@ -422,7 +442,13 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
             raise refusal(f"{where} averages its statistics; nearest: track_running_stats=False")
         return replace(of, norm=name)
     if module.running_var is None:
-        raise refusal(f"{where} has no statistics to evaluate by; nearest: track_running_stats=True")
+        warnings.warn(
+            f"{where} keeps no running averages and normalises by the batch in evaluation, too; it is evaluated by "
+            "running averages here, with which track_running_stats=True evaluates in PyTorch",
+            UserWarning,
+            stacklevel=2,
+        )
+        return replace(of, norm=name)
     if module.bias is None and not module.training:
         raise refusal(
             f"{where} is folded in eval() and has no shift to become its layer's bias; nearest: "
@@ -499,6 +525,13 @@ def operation_by_operation(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for each, kind in found:
             each.__class__ = kind
+
+
+def _kept_by(module: Any) -> list[tuple[Any, torch.Tensor]]:
+    """The states that neurons keep between timesteps, and their values, which may be changed in place."""
+    names = SNNTORCH_STATES if neuron_key(module).startswith("snntorch.") else ("v",)
+    states = [getattr(module, name) for name in names if hasattr(module, name)]
+    return [(state, torch.as_tensor(state).detach().clone()) for state in states]
 
 
 def reset_states(module: torch.nn.Module) -> None:

@@ -111,7 +111,8 @@ def _snntorch_problems(module: Any) -> Iterator[str]:
     if module.state_quant:
         yield "rounds its state (state_quant): leave it out, and give mapping.value_bytes for halves"
     if float(module.graded_spikes_factor) != 1:
-        yield f"sends spikes of {float(module.graded_spikes_factor):g} (graded_spikes_factor): scale the next weights"
+        factor = f"{float(module.graded_spikes_factor):g}"
+        yield f"sends spikes of {factor} (graded_spikes_factor); nearest: 1, and weights of {factor} * spikes"
     if not getattr(module, "reset_delay", True):
         yield "resets in the timestep of the spike (reset_delay=False); nearest: reset_delay=True, its default"
     if getattr(module, "kernel_size", None) is not None:

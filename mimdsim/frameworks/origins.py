@@ -46,8 +46,9 @@ class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
     folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. delays: of its weights,
-    that are learned; positions: the parameter that has them. function: by which weights are made of the parameter.
-    call: how often it was computed before, or the timestep that was taken of it."""
+    that are learned; positions: the parameter that has them. function: by which weights are made of the parameter;
+    bias_factor: by which the bias is multiplied. call: how often it was computed before, or the timestep that was
+    taken of it."""
 
     of: Origin
     inputs: int
@@ -62,6 +63,7 @@ class Product:
     delays: Delays | None = None
     positions: str = ""
     function: WeightFunction | None = None
+    bias_factor: float = 1.0
     call: int = field(default=0, compare=False)
 
 
@@ -139,6 +141,13 @@ class Padded(FunctionResult):
     after: int
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scaled(FunctionResult):
+    """Spikes, or the input, times a number."""
+
+    factor: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """A step from 0 to 1, above a threshold, with a surrogate gradient, which a factor multiplies; at: also `at` it."""
@@ -186,7 +195,7 @@ class Made:
 
 Spikes = LayerOutput | Pooled | Dropped | Sum | Combined
 Origin = Input | Parameter | Product | Gate | Joined | FunctionResult | Made | Spikes
-THROUGH = (Sum, Combined, Pooled, Dropped)  # of the same timesteps as their parts
+THROUGH = (Sum, Combined, Pooled, Dropped, Scaled)  # of the same timesteps as their parts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,7 +257,17 @@ def scaled(origin: Any, factor: float) -> Origin | None:
     if not isinstance(origin, Product) or origin.norm or origin.delays or not 0 < factor < np.inf:
         return None
     about = origin.function or WeightFunction(function="identity")
-    return replace(origin, function=replace(about, factor=about.factor * factor))
+    about = replace(about, factor=about.factor * factor)
+    return replace(origin, function=about, bias_factor=origin.bias_factor * factor)
+
+
+def unscaled(product: Product) -> Product:
+    """A product whose weights have the number above 0 that multiplies what it reads as their factor."""
+    of = product.of.of[0] if isinstance(product.of, Scaled) else None
+    if not isinstance(product.of, Scaled) or of is None or product.of.factor <= 0:
+        return product
+    made = scaled(replace(product, of=of), product.of.factor)
+    return replace(made, bias_factor=product.bias_factor) if isinstance(made, Product) else product
 
 
 def currents_in(operand: Any) -> Origin | None:

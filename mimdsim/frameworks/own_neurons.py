@@ -117,6 +117,12 @@ def made_by(
 def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     """What was recorded, with the neurons that are written out as layers; output: what the loss reads of the last."""
     recorded = replace(recorded, returned=[_undivided(origin) for origin in recorded.returned])
+    for name, calls in recorded.layers.items():
+        if isinstance(read := calls.origins[-1], Made) and not calls.reading.weights:
+            raise refusal(
+                f"layer '{name}' reads what '{read.by}' made; neurons of a framework read products of spikes and "
+                "weights, with their biases, which numbers may multiply"
+            )
     of_layers = (origin for calls in recorded.layers.values() for origin in calls.origins)
     # also what is read last, and by nothing that is returned
     ends = [*recorded.returned, *recorded.returned_before]

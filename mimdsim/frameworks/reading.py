@@ -100,6 +100,11 @@ def workload_of(
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
     if not torch.isfinite(example_input).all():
         raise refusal("example_input holds numbers that are not finite")
+    if compiled := getattr(module, "_orig_mod", None):
+        raise refusal(f"module is a {type(compiled).__name__} that torch.compile made; give module._orig_mod")
+    for name, each in module.named_parameters():
+        if not isinstance(each, torch.nn.parameter.UninitializedParameter) and not torch.isfinite(each).all():
+            raise refusal(f"'{name}' of the module holds numbers that are not finite; give weights that are")
     recorded = with_own_neurons(record(module, example_input, timesteps), output)
     recorded = _with_read_out(module, recorded)
     layers = layers_of(module, recorded)
@@ -313,7 +318,9 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         return recorded
     product, at = ends[0]
     of: Origin | None = product.of
+    summed = False
     while isinstance(of, FunctionResult) and of.by in GATHERS and len(set(map(_layer_of, of.of))) == 1:
+        summed |= of.by in ("sum", "add")
         of = of.of[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
             product = replace(product, dropout=replace(product.dropout, per="sequence"))
@@ -331,9 +338,13 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         )
     if not product.convolution and sent.shape[-1] != len(values):
         raise refusal(f"'{product.weight}' reads {len(values)} of {sent.shape[-1]} values of each sample; all can run")
-    outputs = currents_of(product.convolution, sent, values, bias)
-    reading = reading_of(recorded.values[at], outputs, functions_in(recorded.returned[at]))
-    if not reading:
+    # the bias counts once in the product with a sum over time, where that is no mean
+    for share in (1 / len(sent), 1.0) if summed else (1.0,):
+        outputs = currents_of(product.convolution, sent, values, bias * product.bias_factor * share)
+        reading = reading_of(recorded.values[at], outputs, functions_in(recorded.returned[at]))
+        if reading and (not summed or (reading == "sum") == (share < 1)):
+            break
+    else:
         raise refusal(
             f"the output is neither the product with '{product.weight}' of what "
             f"'{read.text(lambda each: each.name)}' sent nor its last, mean, highest or summed value over time; return "
@@ -347,7 +358,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         module=module,
         reading=Reading(model="li", parameters=dict(READ_OUT), reset="none", spiking=False, in_time=True),
         currents=[tensor],
-        origins=[replace(product, of=of)],
+        origins=[replace(product, of=of, bias_factor=product.bias_factor * share)],
         outputs=[tensor],
     )
     returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]

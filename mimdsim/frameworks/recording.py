@@ -39,6 +39,7 @@ from mimdsim.frameworks.origins import (
     Pooled,
     Product,
     Read,
+    Scaled,
     Step,
     Sum,
     added_up,
@@ -49,6 +50,7 @@ from mimdsim.frameworks.origins import (
     parts_of,
     timestep_of,
     undropped,
+    unscaled,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
@@ -113,6 +115,11 @@ class NeuronCalls:
     def sequence(self, tensors: list[torch.Tensor]) -> np.ndarray:
         """float64[timesteps, batch, neurons]"""
         together = tensors[0] if self.in_time else torch.stack(tensors)
+        if together.dtype in (torch.float16, torch.bfloat16):
+            raise refusal(
+                f"layer '{self.name}' computes in {together.dtype}; nearest: float32, without autocast, and "
+                "mapping.value_bytes for halves"
+            )
         values: np.ndarray = together.detach().reshape(*together.shape[:2], -1).cpu().numpy().astype(np.float64)
         return values
 
@@ -155,6 +162,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
         self.parameters = dict(module.named_parameters())
+        _check_tied(module)
         self._unmasked: set[str] = set()
         self._gradients = True
         self._multiplied: Counter[str] = Counter()
@@ -165,7 +173,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 name = f"{path}.recurrent_weights".lstrip(".")
                 self._mask(name, 1.0 - np.eye(len(self.parameters[name])))
         for name, parameter in self.parameters.items():
-            if parameter._backward_hooks and name not in self.seen.masks:
+            hooked = parameter._post_accumulate_grad_hooks or (
+                parameter._backward_hooks and name not in self.seen.masks
+            )
+            if hooked:
                 raise refusal(f"'{name}' has a hook on its gradient, which nothing here would call: remove it")
             self.mark(parameter, Parameter(name=name, masked=name in self.seen.masks))
 
@@ -216,6 +227,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         if func in DROPOUTS:
+            self._with_gradients(f"'{name}' runs", args[0])
             options = {"p": 0.5, "training": True, "inplace": False} | kwargs
             options |= zip(("p", "training", "inplace"), args[1:], strict=False)
             if DROPOUTS[func] == "plane" and args[0].ndim not in (3, 4):
@@ -228,6 +240,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self.logits[id(made)] = args[0]
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
             return self._keep(args[0], made, known[0])
+        later = name in MULTIPLIES or name in FUNCTIONS  # which say it themselves
+        if not later and isinstance(made, torch.Tensor) and self._is_cut([args, kwargs], made):
+            found = self._element_by_element(name, args, kwargs, made)
+            unread = name if torch.is_grad_enabled() else f"{name} without gradients"
+            return self.mark(made, found.hold(made) if found else self._unread(unread, *dict.fromkeys(known)))
         if name in ADDS and not kwargs and (biased := self._biased(known)) is not None:
             return self.mark(made, biased)
         if name in ADDS and not kwargs:
@@ -242,7 +259,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if other is not None and isinstance(one, (Product, Sum)) and feeds_of(one):
                 both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
                 return self.mark(made, Sum(parts=tuple(both)))
-        if name in MASKS | COMPLEMENTS and (spikes := self._combined(args, kwargs, made)) is not None:
+        if name in MASKS | COMPLEMENTS and (spikes := self._combined(name, args, kwargs, made)) is not None:
             return self.mark(made, spikes)
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
@@ -266,7 +283,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
         divisor = args[1] if name in DIVIDES and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if divisor else name
-        self.mark(made, self._unread(by, *dict.fromkeys(known), divisor=divisor or 1.0))
+        times = None if kwargs else self._times(by, args, made, divisor or 1.0)
+        self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor or 1.0))
 
     def _biased(self, known: list[Origin]) -> Product | None:
         """A product to which a bias is added by hand."""
@@ -279,7 +297,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def _is_cut(self, args: Any, made: torch.Tensor) -> bool:
         """Whether a function leaves gradients out, as without gradients (no_grad)."""
-        return not made.requires_grad and any(each.requires_grad for each in tensors_in(args))
+        on = torch.is_grad_enabled() and made.requires_grad  # views that no_grad makes seem to require one
+        return not on and any(each.requires_grad for each in tensors_in(args))
 
     def _loses(self, of: Origin, whole: Any, made: Any) -> bool:
         """Whether values, or their gradients, get lost on the way to another type."""
@@ -337,15 +356,25 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 return offset // stride, count
         return None
 
-    def _combined(self, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
+    def _combined(self, name: str, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
         """The product of spikes, or 1 - spikes."""
         spikes = [origin for arg in args if (origin := self.origin(arg)) is not None and _are_spikes(origin)]
         if kwargs or self._is_cut(args, made) or any(each.shape != made.shape for each in tensors_in(args)):
             return None
         if len(spikes) == 2 == len(args):
             return Combined(by=TIMES, parts=tuple(spikes))
-        one = len(spikes) == 1 and len(args) == 2 and isinstance(args[1], (int, float)) and args[1] == 1
+        one = name in COMPLEMENTS and len(spikes) == 1 and self._operand(args[1]) == 1.0
         return Combined(by=COMPLEMENT, parts=tuple(spikes)) if one else None
+
+    def _times(self, by: str, args: Any, made: torch.Tensor, divisor: float) -> Scaled | None:
+        """Spikes, or the input, times a number, or divided by one."""
+        of, number = (self.origin(args[0]), self._operand(args[1])) if len(args) == 2 else (None, None)
+        if of is None or not isinstance(number, float) or not number or self._is_cut(args, made):
+            return None
+        read = of.of if isinstance(of, Dropped) else of
+        if by not in MASKS | DIVIDES or not _are_spikes(read) or made.shape != args[0].shape:
+            return None
+        return Scaled(by=by, of=(of,), divisor=divisor, factor=number if by in MASKS else 1 / number)
 
     def _joined(self, args: Any, kwargs: Any) -> Joined | None:
         """Tensors side by side along their last axis, that of neurons."""
@@ -503,7 +532,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
-        return replace(self._counted(_dense(of, args[0], args[1], *names, turned)), function=function)
+        product = self._counted(_dense(of, args[0], args[1], *names, turned), args[0])
+        return unscaled(replace(product, function=function))
 
     def _weights(self, where: str, tensor: Any, turned: bool) -> tuple[Parameter, WeightFunction | None] | None:
         """The parameter that weights are, or are made of, and by which function; None of other values. turned: whether
@@ -521,12 +551,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 return self._made(name, TIMES, self._operand(other), one.detach().cpu().numpy().astype(np.float64))
         return None
 
-    def _counted(self, product: Product) -> Product:
-        if not self._gradients and self.parameters[product.weight].requires_grad:
+    def _with_gradients(self, what: str, *read: torch.Tensor) -> None:
+        """Raise DescriptionError where gradients of what is read get lost, which nothing here would lose."""
+        if not torch.is_grad_enabled() and any(each.requires_grad for each in read):
             raise refusal(
-                f"'{product.weight}' is multiplied without gradients (no_grad); nearest: requires_grad = False, which "
-                "leaves it as it is"
+                f"{what} without gradients (no_grad); nearest: requires_grad = False for what stays as it is, and "
+                "gradients for what it reads"
             )
+
+    def _counted(self, product: Product, given: torch.Tensor) -> Product:
+        self._with_gradients(f"'{product.weight}' is multiplied", self.parameters[product.weight], given)
         self._multiplied[product.weight] += 1
         return replace(product, call=self._multiplied[product.weight] - 1)
 
@@ -560,7 +594,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
             dense = _dense(of, given, options["weight"], weight, bias, transposed=True)
-            return replace(self._counted(dense), function=made_by)
+            return unscaled(replace(self._counted(dense, given), function=made_by))
         of, dropout = undropped(of)
         if dropout and function.kind != "convolution":
             raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
@@ -571,7 +605,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             _check_same(where, made.read, planes)
             source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
             product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
-            return self._counted(replace(product, dropout=dropout, function=made_by))
+            return unscaled(self._counted(replace(product, dropout=dropout, function=made_by), given))
+        self._with_gradients(f"{where} pools", given)
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None
         if isinstance(of, Pooled) or (convolution and convolution.after):
@@ -582,6 +617,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             raise refusal(f"{where} pools a product with '{of.weight}'; pools of convolutions, and of spikes, can run")
         _check_same(where, convolution.made, planes)
         return replace(of, convolution=replace(convolution, after=pool))
+
+
+def _check_tied(module: torch.nn.Module) -> None:
+    """Raise DescriptionError for a parameter that several modules have, of which each would be trained by itself."""
+    first: dict[int, tuple[str, str]] = {}
+    for path, each in module.named_modules():
+        for role, parameter in each.named_parameters(recurse=False):
+            owner, name = first.setdefault(id(parameter), (path, f"{path}.{role}".lstrip(".")))
+            if not f"{path}.".startswith(f"{owner}."):  # as a part of it, which snnTorch's V is
+                raise refusal(f"'{path}.{role}' is '{name}' as well; nearest: weights of its own for each layer")
 
 
 def _zeros_at_ends(

@@ -196,7 +196,10 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
             "their spikes before"
         )
     if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
-        raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
+        raise refusal(
+            f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run: one matrix "
+            "with a mask, or a layer of neurons for each population"
+        )
     if own and not (
         isinstance(own[0].of, LayerOutput)
         and own[0].of.spikes
@@ -209,9 +212,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         raise refusal(f"layer '{name}' adds or subtracts the bias {twice} several times; nearest: a bias for each")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
     own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
-    factors = {
-        product.bias: product.function.factor if product.function else 1.0 for product in products if product.bias
-    }
+    factors = {product.bias: product.bias_factor for product in products if product.bias}
     if len(factors) + bool(own_bias) > 1 and set(factors.values()) != {1.0}:
         raise refusal(f"layer '{name}' adds up biases of products that are scaled; nearest: bias=False for all but one")
     of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
@@ -254,6 +255,11 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
         raise refusal(
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
             f"{nearest}"
+        )
+    if layer.sources[0].function and not layer.sources[0].product.folded:
+        raise refusal(
+            f"'{layer.norm}' normalises a product of weights that are a function, or of spikes times a number; "
+            "nearest: the weights themselves, and without the number, which a norm divides out again but for its eps"
         )
     has = frozenset(name for name, _ in (*of.named_parameters(), *of.named_buffers()))
     layer = replace(layer, of_norm=has)
@@ -327,7 +333,7 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
     if not isinstance(of, (LayerOutput, Input)):
         raise refusal(
             f"'{weight}' is multiplied by {_describe(of)}; a layer reads spikes of others, side by side (torch.cat), "
-            "added up, multiplied or by weights of their own, or the input"
+            "added up, multiplied or by weights of their own, or the input, or one of these times a number above 0"
         )
     if isinstance(of, LayerOutput) and not of.spikes:
         raise refusal(f"layer '{name}' reads a state of '{of.layer}'; layers read spikes")

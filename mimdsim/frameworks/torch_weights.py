@@ -92,6 +92,8 @@ def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     both is there; of a norm that does not scale or shift, 1 and 0."""
     written, norm = layer.calls.reading.written, layer.trained_norm
     held = {"weight": (f"gain.{name}", 1.0), "bias": (f"{_shift_of(norm)}.{name}", 0.0)} if norm else {}
+    if norm and norm.averages:
+        held |= {"running_mean": (f"mean.{name}", 0.0), "running_var": (f"variance.{name}", 1.0)}
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
     shape = norm.rows if norm else 1, columns
     plain: dict[str, np.ndarray]
@@ -157,8 +159,9 @@ def _links_of(
             (f"{layer.norm}.{of}", f"{arrays[of]}.{name}", False, whole, "") for of in layer.of_norm & arrays.keys()
         )
     if layer.trained_norm and layer.trained_norm.averages:
-        yield f"{layer.norm}.running_mean", f"mean.{name}", False, whole, "".join(layer.biases)
-        yield f"{layer.norm}.running_var", f"variance.{name}", False, whole, ""
+        if "running_mean" in layer.of_norm:
+            yield f"{layer.norm}.running_mean", f"mean.{name}", False, whole, "".join(layer.biases)
+            yield f"{layer.norm}.running_var", f"variance.{name}", False, whole, ""
     else:
         of_norm = layer.norm if layer.trained_norm is None else ""
         biases = (f"{of_norm}.bias",) if of_norm else layer.biases
@@ -180,6 +183,7 @@ def frozen_arrays(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str
             continue
         arrays[array] = arrays.get(array, False) or learns[of]
     fixed = (public_name(array) for name, layer in named(layers) for array in _rows(name, layer))
+    fixed = (each for each in fixed if each.rpartition(".")[2] not in STATISTICS)
     return [*(public_name(array) for array, learning in arrays.items() if not learning), *fixed]
 
 

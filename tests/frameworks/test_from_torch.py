@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,30 @@ def between(function: Any) -> Any:
 
     torch.manual_seed(0)
     return Between(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
+
+
+class OwnNorm(nn.BatchNorm1d):  # type: ignore[misc, name-defined]
+    """Statistics that are constants to the gradient."""
+
+    def forward(self, x: Any) -> Any:
+        super().forward(x)
+        mean, variance = x.detach().mean(0), x.detach().var(0, unbiased=False)
+        return (x - mean) / (variance + self.eps).sqrt() * self.weight + self.bias
+
+
+class OwnLinear(nn.Linear):  # type: ignore[misc, name-defined]
+    def forward(self, x: Any) -> Any:
+        return nn.functional.linear(x, self.weight, self.bias.detach())
+
+
+def in_autocast(module: Any) -> Any:
+    module.forward = torch.autocast("cpu", dtype=torch.bfloat16)(module.forward)
+    return module
+
+
+def without_numbers(module: Any) -> Any:
+    torch.nn.init.constant_(module.fc1.weight, torch.nan)
+    return module
 
 
 class MembraneOf(zoo.Loop):  # type: ignore[misc, name-defined]
@@ -236,9 +261,9 @@ class Truncated(zoo.Loop):  # type: ignore[misc, name-defined]
         return torch.stack(out)
 
 
-def with_hook() -> Any:
+def with_hook(path: str, how: str) -> Any:
     module = loop()
-    module.lif1.register_forward_hook(lambda *_: None)
+    getattr(operator.attrgetter(path)(module), f"register_{how}_hook")(lambda *_: None)
     return module
 
 
@@ -314,6 +339,36 @@ class OfWeights(zoo.Loop):  # type: ignore[misc, name-defined]
 SIGNS = torch.sign(torch.randn(zoo.HIDDEN, zoo.INPUTS, generator=torch.Generator().manual_seed(1)))
 
 
+def same_parameter(one: str, other: str, role: str) -> Any:
+    module = loop(snn.Leaky(beta=0.9, learn_threshold=True), snn.Leaky(beta=0.9, learn_threshold=True))
+    setattr(module.get_submodule(other), role, getattr(module.get_submodule(one), role))
+    return module
+
+
+class HalvedNorm(zoo.NormedLoop):  # type: ignore[misc, name-defined]
+    def forward(self, x: Any) -> Any:
+        return super().forward(0.5 * x)
+
+
+class Meddled(nn.Module):  # type: ignore[misc, name-defined]
+    """In a timestep the state that neurons keep is changed, by what makes no other spikes, or an older one is given."""
+
+    def __init__(self, change: Any = None, older: bool = False) -> None:
+        super().__init__()
+        self.fc, self.change, self.older = nn.Linear(zoo.INPUTS, zoo.CLASSES), change, older
+        self.cells = snn.Leaky(beta=0.9, init_hidden=not older)
+
+    def forward(self, x: Any) -> Any:
+        states, out = [torch.zeros(x.shape[1], zoo.CLASSES)], []
+        for t, step in enumerate(x):
+            if t == 3 and self.change:
+                self.change(self.cells)
+            made = self.cells(self.fc(step), states[-1 - (t == 3)]) if self.older else (self.cells(self.fc(step)), 0)
+            states.append(made[1])
+            out.append(made[0])
+        return torch.stack(out)
+
+
 class DetachNet(nn.Module):  # type: ignore[misc, name-defined]
     """SpikingJelly's truncated backpropagation."""
 
@@ -353,6 +408,10 @@ class PartOfParameter(nn.Module):  # type: ignore[misc, name-defined]
 
 REFUSED = {
     "'tied.weight' is shared by several layers": Tied,
+    "'fc2.weight' is 'fc1.weight' as well; nearest: weights of its own": lambda: same_parameter("fc1", "fc2", "weight"),
+    "'lif2.threshold' is 'lif1.threshold' as well": lambda: same_parameter("lif1", "lif2", "threshold"),
+    "'bn1' normalises a product of weights that are a function, or of spikes times a number": HalvedNorm,
+    "'cells' (Leaky) gets a state that comes from a call of 'cells' before": lambda: Meddled(older=True),
     "reads nothing but itself": called_twice,
     "(PSN) is not among the layers that run here; nearest: spikingjelly LIFNode": lambda: zoo.FirstOf(
         nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.PSN(T=zoo.TIMESTEPS))
@@ -378,8 +437,11 @@ REFUSED = {
     "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
         nn.RMSNorm(8)
     ),
-    "'1' (BatchNorm1d) has no statistics to evaluate by": lambda: sequential(
-        nn.BatchNorm1d(8, track_running_stats=False)
+    "'1' (BatchNorm1d) averages over all batches (momentum=None); nearest: momentum=0.1": lambda: sequential(
+        nn.BatchNorm1d(8, momentum=None)
+    ),
+    "'1' (ElementWiseRecurrentContainer) is not among the layers that run here; nearest: spiking": lambda: sequential(
+        zoo.jelly.ElementWiseRecurrentContainer(zoo.neuron.IFNode(), torch.add)
     ),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
     "'lif1' (Leaky) learns what its spikes are": lambda: loop(snn.Leaky(beta=0.9, learn_graded_spikes_factor=True)),
@@ -397,8 +459,25 @@ REFUSED = {
     "has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True)),
     "reset_delay=False": lambda: loop(snn.Leaky(beta=0.9, reset_delay=False)),
     "graded_spikes_factor": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=2.0)),
-    "'lif1' (Leaky) has hooks": with_hook,
+    "'lif1' (Leaky) has hooks": lambda: with_hook("lif1", "forward"),
+    "'fc2' (Linear) has hooks": lambda: with_hook("fc2", "full_backward_pre"),
+    "'fc2.weight' has a hook on its gradient": lambda: with_hook("fc2.weight", "post_accumulate_grad"),
     "what 'relu' made": lambda: between(torch.relu),
+    "'fc2.weight' is multiplied by what 'neg' made; a layer reads": lambda: between(lambda spikes: -spikes),
+    "what 'flatten without gradients' made": lambda: between(
+        torch.no_grad()(lambda spikes: spikes.unflatten(1, (2, -1)).flatten(1))
+    ),
+    "layer 'lif1' computes in torch.bfloat16; nearest: float32, without autocast": lambda: in_autocast(loop()),
+    "'fc1.weight' of the module holds numbers that are not finite": lambda: without_numbers(loop()),
+    "module is a Loop that torch.compile made; give module._orig_mod": lambda: torch.compile(loop(), backend="eager"),
+    "layer '2' reads what 'hardtanh' made; neurons of a framework read products": lambda: sequential(nn.Hardtanh()),
+    "'1' (OwnNorm) has other gradients than BatchNorm; nearest: its `forward` as it is": lambda: sequential(OwnNorm(8)),
+    "'0' (OwnLinear) has other gradients than Linear": lambda: nn.Sequential(OwnLinear(30, 8), *sequential()[1:]),
+    "'dropout' runs without gradients (no_grad)": lambda: between(torch.no_grad()(nn.functional.dropout)),
+    "'avg_pool1d' pools without gradients (no_grad); nearest: requires_grad = False": lambda: between(
+        torch.no_grad()(lambda spikes: nn.functional.avg_pool1d(spikes[:, None], 1)[:, 0])
+    ),
+    "'Leaky' (Leaky) runs without gradients (no_grad)": lambda: between(torch.no_grad()(snn.Leaky(beta=0.9))),
     "what 'detach' made": lambda: between(lambda spikes: spikes.detach()),
     "a state that comes from detach": lambda: Truncated(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)),
     "the output mixes what 'two' sent with what 'one' sent": TwoHeads,
@@ -624,6 +703,19 @@ class Started(nn.Module):  # type: ignore[misc, name-defined]
             spikes, state = made if isinstance(made, tuple) else (made, None)
             out.append(spikes)
         return torch.stack(out)
+
+
+CHANGES = {
+    "another": lambda cells: setattr(cells, "mem", 0.9999 * cells.mem),
+    "in place": lambda cells: cells.mem.data.mul_(0.9999),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_kept_states_that_are_changed_are_refused(how: str) -> None:
+    torch.manual_seed(0)
+    assert "'cells' (Leaky) has a potential that is set from outside" in refusal(Meddled(CHANGES[how]), SPIKES)
+    assert frameworks.from_torch(Meddled(lambda _: None), SPIKES).network.layers == ("output",)
 
 
 def norse_cells(cells: Any) -> bool:

@@ -10,6 +10,7 @@ import pytest
 import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload import network_of
+from mimdsim.workload.interchange.start import given_weights
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -122,6 +123,28 @@ def test_norms_of_each_timestep_are_read_and_written_back() -> None:
             moved = getattr(each, role) - before[f"norms.{number}.{role}"]
             assert (moved - number).abs().max() < 1e-6, (number, role)
         assert (each.running_mean - number).abs().max() < 1e-6
+
+
+def test_a_norm_without_averages_is_trained_like_one_with_them() -> None:
+    module, spikes, _ = zoo.example(zoo.ZOO["snntorch, batch norm of timesteps"])
+    tracked = mimdsim.from_torch(module, spikes)
+    module.bn1 = nn.BatchNorm1d(zoo.HIDDEN, track_running_stats=False)
+    module.bn1.load_state_dict({name: torch.full((zoo.HIDDEN,), 3.0) for name in ("weight", "bias")})
+    with pytest.warns(
+        UserWarning, match=r"'bn1' \(BatchNorm1d\) keeps no running averages and normalises by the batch"
+    ):
+        workload = mimdsim.from_torch(module, spikes)
+    network = network_of(workload)
+    assert network == network_of(tracked)
+    held, other = (given_weights(each, network) for each in (workload, tracked))
+    assert all(np.array_equal(held[name], other[name]) for name in held if not name.endswith("hidden0"))
+    assert [float(held[f"{role}.hidden0"].mean()) for role in ("gain", "b", "mean", "variance")] == [3.0, 3.0, 0.0, 1.0]
+    program = mimdsim.torch_function(workload, "tiny")
+    with torch.no_grad():
+        for each in program.parameters():
+            each += 0.5
+    mimdsim.to_torch(module, program)
+    assert all((module.bn1.get_parameter(name) == 3.5).all() for name in ("weight", "bias"))
 
 
 def test_norms_of_timesteps_that_differ_or_take_turns_are_refused() -> None:

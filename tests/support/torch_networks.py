@@ -156,7 +156,8 @@ class Dale(nn.Module):  # type: ignore[misc]
 
 
 class Scaled(nn.Module):  # type: ignore[misc]
-    """Currents times fixed numbers: of a convolution, of a sum with own spikes, and of both sides of a difference."""
+    """Currents times fixed numbers: of a convolution, of a sum with own spikes, and of both sides of a difference; the
+    input and spikes times numbers, of which a bias is not multiplied."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,10 +170,10 @@ class Scaled(nn.Module):  # type: ignore[misc]
         mems, recorded = [each.reset_mem() for each in self.cells], []
         own = x.new_zeros(x.shape[1], 8)
         for step in x:
-            spikes, mems[0] = self.cells[0](10 * self.pooled(self.conv(step)), mems[0])
+            spikes, mems[0] = self.cells[0](10 * self.pooled(self.conv(step * 0.5)), mems[0])
             flat = spikes.flatten(1)
             own, mems[1] = self.cells[1](1.7 * (self.fc(flat) + self.rec(own)), mems[1])
-            spikes, mems[2] = self.cells[2](-0.8 * self.out(own) - self.less(flat) / 2, mems[2])
+            spikes, mems[2] = self.cells[2](-0.8 * self.out(1.5 * own) - self.less(flat) / 2, mems[2])
             recorded.append(spikes)
         return torch.stack(recorded)
 
@@ -1081,12 +1082,12 @@ class OwnTau(nn.Module):  # type: ignore[misc]
 
 
 class ReadOut(nn.Module):  # type: ignore[misc]
-    """A linear layer without neurons at the end: of every timestep, averaged, or of the mean of all."""
+    """A linear layer without neurons at the end: of every timestep, averaged, or of the mean or the sum of all."""
 
-    def __init__(self, of_mean: bool):
+    def __init__(self, of: str):
         super().__init__()
         self.fc1, self.lif1, self.fc2 = nn.Linear(INPUTS, HIDDEN), snn.Leaky(beta=0.9), nn.Linear(HIDDEN, CLASSES)
-        self.of_mean = of_mean
+        self.of = of
 
     def forward(self, x: Any) -> Any:
         mem, spikes = self.lif1.init_leaky(), []
@@ -1094,7 +1095,13 @@ class ReadOut(nn.Module):  # type: ignore[misc]
             spk, mem = self.lif1(self.fc1(step), mem)
             spikes.append(spk)
         sent = torch.stack(spikes)
-        return self.fc2(sent.mean(0)) if self.of_mean else self.fc2(sent).mean(0)
+        return self.fc2(getattr(sent, self.of)(0)) if self.of else self.fc2(sent).mean(0)
+
+
+def _unbiased(module: Any) -> Any:
+    """With a bias that begins at 0, and so is in no value, but in gradients."""
+    nn.init.zeros_(module.fc2.bias)
+    return module
 
 
 class ShownPlanes(nn.Module):  # type: ignore[misc]
@@ -1646,8 +1653,12 @@ ZOO: dict[str, TorchNetwork] = {
     "neurons written out: one learned number for a layer": TorchNetwork(
         make=OwnTau, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
     ),
-    "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(False), loss="", judge=of_counts),
-    "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut(True), loss="", judge=of_counts),
+    "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(""), loss="", judge=of_counts),
+    "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut("mean"), loss="", judge=of_counts),
+    "a linear read-out of counts": TorchNetwork(make=lambda: ReadOut("sum"), loss="", judge=of_counts),
+    "a linear read-out of counts, a bias of 0": TorchNetwork(
+        make=lambda: _unbiased(ReadOut("sum")), loss="", judge=of_counts
+    ),
     "a sequence of numbers": TorchNetwork(make=lambda: Loop(_leaky(), _leaky()), judge=of_counts, input="values"),
     "a sequence of numbers, recurrent": TorchNetwork(
         make=HandRecurrent, judge=of_counts, batch_first=True, scale=2.0, input="values"
