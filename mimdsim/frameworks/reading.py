@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,11 +106,10 @@ def workload_of(
     for name, each in module.named_parameters():
         if not isinstance(each, torch.nn.parameter.UninitializedParameter) and not torch.isfinite(each).all():
             raise refusal(f"'{name}' of the module holds numbers that are not finite; give weights that are")
-    recorded = with_own_neurons(record(module, example_input, timesteps), output)
-    recorded = _with_read_out(module, recorded)
-    layers = layers_of(module, recorded)
-    weights = weights_of(module, layers, recorded.masks)
-    values = _find_input(layers, weights, example_input, timesteps)
+    recorded, layers, weights, values = _read(module, example_input, timesteps, output)
+    with _told_apart(module, layers, weights) as changed:
+        if changed:
+            _read(module, example_input, timesteps, output)
     _check_spikes(layers, weights)
     _check_cells(layers, weights)
     classes = widths_of(layers)[-1] // recorded.votes
@@ -140,6 +140,39 @@ def workload_of(
         change_description(table, changes, str(path))
         write_atomically(path, toml_text(table, comment=MADE_BY))
     return made
+
+
+def _read(
+    module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, output: str
+) -> tuple[Recorded, list[TorchLayer], dict[str, np.ndarray], np.ndarray]:
+    """What was recorded, its layers, their weights, and the example as they read it; currents are compared."""
+    recorded = _with_read_out(module, with_own_neurons(record(module, example, timesteps), output))
+    layers = layers_of(module, recorded)
+    weights = weights_of(module, layers, recorded.masks)
+    return recorded, layers, weights, _find_input(layers, weights, example, timesteps)
+
+
+@contextmanager
+def _told_apart(module: torch.nn.Module, layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> Iterator[bool]:
+    """While weights that are the same for several of their sources, whose order no current tells, differ; whether there
+    are such."""
+    alike = {
+        array
+        for array, values in weights.items()
+        if array[:2] in ("w.", "r.") and values.ndim == 2 and len(np.unique(values, axis=0)) < len(values)
+    }
+    names = {of for of, array, *_ in links_of(layers) if array in alike}
+    changed = [each for name, each in module.named_parameters() if name in names]
+    before = [each.detach().clone() for each in changed]
+    generator = torch.Generator().manual_seed(1)
+    try:
+        for each in changed:
+            each.data += torch.randn(each.shape, generator=generator).to(each) * max(float(each.detach().std()), 0.1)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            yield bool(changed)
+    finally:
+        for each, values in zip(changed, before, strict=True):
+            each.data.copy_(values)
 
 
 def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:

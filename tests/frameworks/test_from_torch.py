@@ -506,6 +506,19 @@ def test_what_is_not_understood_is_refused_by_name(said: str) -> None:
     assert said in text, text
 
 
+@pytest.mark.filterwarnings("ignore:.*sends no spikes on the example")
+def test_values_that_are_reordered_are_found_where_weights_hide_it() -> None:
+    """Of weights that are 0, as often of what is added to a network, no current tells what they read."""
+    for order in (torch.arange(zoo.HIDDEN), torch.arange(zoo.HIDDEN).flip(0)):
+        module = between(lambda spikes, order=order: spikes[:, order])
+        nn.init.zeros_(module.fc2.weight)
+        if order[0]:
+            assert "axes are swapped, values reordered or added on the way" in refusal(module, SPIKES)
+        else:
+            assert frameworks.from_torch(module, SPIKES).network.layers == ("hidden0", "output")
+        assert not module.fc2.weight.any()
+
+
 def test_an_example_of_numbers_becomes_an_input_of_numbers() -> None:
     moving, steady = (
         frameworks.from_torch(loop(), given) for given in (SPIKES * 0.5, SPIKES[:1].expand_as(SPIKES) * 0.5)
