@@ -451,6 +451,7 @@ def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
 def functions_in(origin: Origin | None) -> set[str]:
     names = {Sum: "add", Combined: "mul", Pooled: "pool", Dropped: "dropout"}
     name = origin.by if isinstance(origin, FunctionResult) else names.get(type(origin), "")
+    name = "div" if isinstance(origin, FunctionResult) and origin.divisor != 1 else name  # or what it multiplies by
     return {name}.union(*map(functions_in, parts_of(origin))) if name else set()
 
 

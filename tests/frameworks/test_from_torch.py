@@ -541,12 +541,16 @@ def test_a_timestep_is_not_taken_for_a_sequence_and_a_quotient_of_counts_is_a_ra
 
     class Rates(zoo.Loop):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:
-            return super().forward(x)[0].sum(0) / len(x)
+            counts = super().forward(x)[0].sum(0)
+            return counts / len(x) if self.divides else 0.5 * counts
 
     torch.manual_seed(0)
-    workload = frameworks.from_torch(Rates(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)), SPIKES)
-    assert workload.training.logit_scale == 1 / zoo.TIMESTEPS
-    assert workload.training.reading == "sum"
+    for divides, scale in ((True, 1 / zoo.TIMESTEPS), (False, 0.5)):
+        module = Rates(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
+        module.divides = divides
+        workload = frameworks.from_torch(module, SPIKES)
+        assert workload.training.logit_scale == scale
+        assert workload.training.reading == "sum"
 
 
 def test_a_trained_network_goes_back_into_its_module() -> None:
