@@ -436,7 +436,12 @@ class ModuleRecorder(Recorder):
 def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:
     """A product with a batch norm, which has constants in eval()."""
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
-        raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
+        pooled = isinstance(of, Product) and not of.norm
+        near = "an example that is normalised" if isinstance(of, Input) else "right after it"
+        raise refusal(
+            f"{where} does not follow a convolution or linear layer at once; nearest: {near}"
+            f"{', before the pool' * pooled}"
+        )
     if isinstance(module, OF_SAMPLES):
         if getattr(module, "track_running_stats", False):
             raise refusal(f"{where} averages its statistics; nearest: track_running_stats=False")

@@ -250,8 +250,10 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
     of: Any = module.get_submodule(layer.norm)
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
     features, groups = features_of(of)
-    if features != columns:
-        nearest = f"; nearest: torch.nn.GroupNorm(1, {columns})" if layer.convolution and groups else ""
+    plain = isinstance(of, torch.nn.LayerNorm) and of.weight is None  # which is that of one group of all planes
+    if features != columns and not (plain and layer.convolution and features == layer.convolution.made.neurons):
+        near = f"torch.nn.GroupNorm(1, {columns}), or a LayerNorm with elementwise_affine=False"
+        nearest = f"; nearest: {near}" if layer.convolution and groups else ""
         raise refusal(
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
             f"{nearest}"

@@ -437,6 +437,9 @@ REFUSED = {
     "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
         nn.RMSNorm(8)
     ),
+    "'1' (BatchNorm1d) does not follow a convolution or linear layer at once; nearest: an example that": lambda: (
+        nn.Sequential(nn.Flatten(), nn.BatchNorm1d(zoo.INPUTS), *sequential())
+    ),
     "'1' (BatchNorm1d) averages over all batches (momentum=None); nearest: momentum=0.1": lambda: sequential(
         nn.BatchNorm1d(8, momentum=None)
     ),
