@@ -194,6 +194,12 @@ def _find_input(
     """float64[timesteps, samples, inputs]: the example with its axes as the layers read it, so that all currents are
     those of their weights."""
     calls = layers[0].calls
+    shape = list(calls.currents[0].shape)
+    if len(shape) < 2 + calls.in_time:
+        raise refusal(
+            f"layer '{calls.name}' gets currents {shape}, which have no axis of samples: give the example with one, as "
+            "example.unsqueeze(1), and an image for all timesteps as image.expand(timesteps, *image.shape)"
+        )
     steps, samples = calls.sequence(calls.currents).shape[:2]
     if steps == 1 and timesteps is None:
         raise refusal("the module ran for one timestep; if it takes one a call, say how many: timesteps=10")
@@ -250,7 +256,12 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):
             matrix = _acting(layer.recurrent_function, weights[f"r.{name}"])
             currents += _earlier(calls.sequence(calls.outputs)) @ matrix
-        off = np.abs(currents - recorded) if np.shape(currents) == recorded.shape else np.array(np.inf)
+        if np.shape(currents) != recorded.shape:
+            return (
+                f"layer '{calls.name}' gets currents {list(recorded.shape)} [timesteps, samples, neurons], and its "
+                f"weights make {list(np.shape(currents))} of {what}: time may lie along another axis"
+            )
+        off = np.abs(currents - recorded)
         if not (off <= SAME_CURRENT * np.maximum(largest, SAME_CURRENT)).all():
             return (
                 f"layer '{calls.name}' gets currents that differ by up to {off.max():.2g}, of "

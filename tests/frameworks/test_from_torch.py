@@ -541,6 +541,8 @@ def test_examples_losses_and_lengths_that_are_not_understood_are_refused() -> No
 def test_a_timestep_is_not_taken_for_a_sequence_and_a_quotient_of_counts_is_a_rate() -> None:
     stateful = zoo.nn.Sequential(zoo.nn.Linear(zoo.INPUTS, 5), snn.Leaky(beta=0.9, init_hidden=True, output=True))
     assert "if it takes one a call, say how many: timesteps=10" in refusal(stateful, SPIKES[0])
+    said = "gets currents [24], which have no axis of samples: give the example with one, as example.unsqueeze(1)"
+    assert said in refusal(loop(), SPIKES[:, 0])
 
     class Rates(zoo.Loop):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:
