@@ -154,12 +154,13 @@ def _read(
 
 @contextmanager
 def _told_apart(module: torch.nn.Module, layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> Iterator[bool]:
-    """While weights that are the same for several of their sources, whose order no current tells, differ; whether there
-    are such."""
+    """While weights that are the same for several of their sources, or neurons, whose order no current tells, differ;
+    whether there are such."""
     alike = {
         array
         for array, values in weights.items()
-        if array[:2] in ("w.", "r.") and values.ndim == 2 and len(np.unique(values, axis=0)) < len(values)
+        if array[:2] in ("w.", "r.") and values.ndim == 2
+        if any(np.unique(values, axis=axis).shape[axis] < size for axis, size in enumerate(values.shape))
     }
     names = {of for of, array, *_ in links_of(layers) if array in alike}
     changed = [each for name, each in module.named_parameters() if name in names]

@@ -520,6 +520,9 @@ def test_values_that_are_reordered_are_found_where_weights_hide_it() -> None:
         else:
             assert frameworks.from_torch(module, SPIKES).network.layers == ("hidden0", "output")
         assert not module.fc2.weight.any()
+    module = Again(lambda module, first, _: module.last(first)[:, [1, 0, 2, 3, 4, 5]])
+    module.own, module.last.weight.data = None, (torch.arange(6.0) / 4).expand(6, 6).clone()
+    assert "axes are swapped, values reordered or added on the way" in refusal(module, SPIKES)
 
 
 def test_an_example_of_numbers_becomes_an_input_of_numbers() -> None:
