@@ -533,6 +533,14 @@ def test_an_example_of_numbers_becomes_an_input_of_numbers() -> None:
     assert moving.network.spikes == "dense"
 
 
+def test_what_a_module_raises_by_itself_is_said_to_be_its_own() -> None:
+    said = (
+        "the module itself raises RuntimeError where it gets [14, 5, 20] of torch.float32: mat1 and mat2 shapes cannot"
+    )
+    assert said in refusal(loop(), SPIKES[..., :20])
+    assert "of torch.uint8: mat1 and mat2 must have the same dtype" in refusal(loop(), SPIKES.byte())
+
+
 def test_examples_losses_and_lengths_that_are_not_understood_are_refused() -> None:
     assert "holds numbers that are not finite" in refusal(loop(), SPIKES / 0)
     assert "loss 'ce'" in refusal(loop(), SPIKES, loss="ce")
