@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch.nn.utils.prune import BasePruningMethod
 
+from mimdsim.base.errors import MimdsimError
 from mimdsim.frameworks.delays import delays_of
 from mimdsim.frameworks.neurons import (
     NEURONS,
@@ -436,7 +437,12 @@ class ModuleRecorder(Recorder):
 def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:
     """A product with a batch norm, which has constants in eval()."""
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
-        raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
+        pooled = isinstance(of, Product) and not of.norm
+        near = "an example that is normalised" if isinstance(of, Input) else "right after it"
+        raise refusal(
+            f"{where} does not follow a convolution or linear layer at once; nearest: {near}"
+            f"{', before the pool' * pooled}"
+        )
     if isinstance(module, OF_SAMPLES):
         if getattr(module, "track_running_stats", False):
             raise refusal(f"{where} averages its statistics; nearest: track_running_stats=False")
@@ -481,17 +487,23 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
     held = [(each, dict(vars(each))) for each in module.modules()]  # states that it keeps
     recorder.seen.timesteps = timesteps or 0
-    with (
-        torch.enable_grad(),
-        operation_by_operation(module),
-        recorder.calls(),
-        recorder,
-    ):  # what runs without gradients is then known
-        recorder.example = example if timesteps is None else None
-        for number, step in enumerate(steps):
-            recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
-            made = module(step)
-            every += [recorder.origin(tensor) for tensor in tensors_in(made)]
+    try:
+        with (
+            torch.enable_grad(),
+            operation_by_operation(module),
+            recorder.calls(),
+            recorder,
+        ):  # what runs without gradients is then known
+            recorder.example = example if timesteps is None else None
+            for number, step in enumerate(steps):
+                recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
+                made = module(step)
+                every += [recorder.origin(tensor) for tensor in tensors_in(made)]
+    except MimdsimError:
+        raise
+    except Exception:
+        _run_alone(module, steps)
+        raise
     for each, before in held:
         vars(each).clear()
         vars(each).update(before)
@@ -511,6 +523,18 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     seen.stepwise = timesteps is not None
     seen.returned_before = every[: len(every) - len(seen.returned)]
     return seen
+
+
+def _run_alone(module: torch.nn.Module, steps: list[torch.Tensor]) -> None:
+    """Raise DescriptionError for what the module raises without being recorded."""
+    reset_states(module)
+    for step in steps:
+        try:
+            module(step)
+        except Exception as error:
+            said = next(iter(str(error).splitlines()), "")
+            given = f"{list(step.shape)} of {step.dtype}"
+            raise refusal(f"the module itself raises {type(error).__name__} where it gets {given}: {said}") from error
 
 
 @contextmanager

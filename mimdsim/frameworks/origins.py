@@ -126,7 +126,8 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionResult:
-    """Made by a function that no layer has; 'stack': the timesteps, one after another; 'div': by a number."""
+    """Made by a function that no layer has; 'stack': the timesteps, one after another; divisor: the number by which it
+    divided, or 1 over that by which it multiplied."""
 
     by: str
     of: tuple[Origin | None, ...]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,11 +106,10 @@ def workload_of(
     for name, each in module.named_parameters():
         if not isinstance(each, torch.nn.parameter.UninitializedParameter) and not torch.isfinite(each).all():
             raise refusal(f"'{name}' of the module holds numbers that are not finite; give weights that are")
-    recorded = with_own_neurons(record(module, example_input, timesteps), output)
-    recorded = _with_read_out(module, recorded)
-    layers = layers_of(module, recorded)
-    weights = weights_of(module, layers, recorded.masks)
-    values = _find_input(layers, weights, example_input, timesteps)
+    recorded, layers, weights, values = _read(module, example_input, timesteps, output)
+    with _told_apart(module, layers, weights) as changed:
+        if changed:
+            _read(module, example_input, timesteps, output)
     _check_spikes(layers, weights)
     _check_cells(layers, weights)
     classes = widths_of(layers)[-1] // recorded.votes
@@ -142,6 +142,40 @@ def workload_of(
     return made
 
 
+def _read(
+    module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, output: str
+) -> tuple[Recorded, list[TorchLayer], dict[str, np.ndarray], np.ndarray]:
+    """What was recorded, its layers, their weights, and the example as they read it; currents are compared."""
+    recorded = _with_read_out(module, with_own_neurons(record(module, example, timesteps), output))
+    layers = layers_of(module, recorded)
+    weights = weights_of(module, layers, recorded.masks)
+    return recorded, layers, weights, _find_input(layers, weights, example, timesteps)
+
+
+@contextmanager
+def _told_apart(module: torch.nn.Module, layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> Iterator[bool]:
+    """While weights that are the same for several of their sources, or neurons, whose order no current tells, differ;
+    whether there are such."""
+    alike = {
+        array
+        for array, values in weights.items()
+        if array[:2] in ("w.", "r.") and values.ndim == 2
+        if any(np.unique(values, axis=axis).shape[axis] < size for axis, size in enumerate(values.shape))
+    }
+    names = {of for of, array, *_ in links_of(layers) if array in alike}
+    changed = [each for name, each in module.named_parameters() if name in names]
+    before = [each.detach().clone() for each in changed]
+    generator = torch.Generator().manual_seed(1)
+    try:
+        for each in changed:
+            each.data += torch.randn(each.shape, generator=generator).to(each) * max(float(each.detach().std()), 0.1)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            yield bool(changed)
+    finally:
+        for each, values in zip(changed, before, strict=True):
+            each.data.copy_(values)
+
+
 def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:
     """Those of `age` timesteps before, zeros in the first."""
     return np.concatenate([np.zeros_like(values[:age]), values[: len(values) - age]])
@@ -161,6 +195,12 @@ def _find_input(
     """float64[timesteps, samples, inputs]: the example with its axes as the layers read it, so that all currents are
     those of their weights."""
     calls = layers[0].calls
+    shape = list(calls.currents[0].shape)
+    if len(shape) < 2 + calls.in_time:
+        raise refusal(
+            f"layer '{calls.name}' gets currents {shape}, which have no axis of samples: give the example with one, as "
+            "example.unsqueeze(1), and an image for all timesteps as image.expand(timesteps, *image.shape)"
+        )
     steps, samples = calls.sequence(calls.currents).shape[:2]
     if steps == 1 and timesteps is None:
         raise refusal("the module ran for one timestep; if it takes one a call, say how many: timesteps=10")
@@ -217,7 +257,12 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):
             matrix = _acting(layer.recurrent_function, weights[f"r.{name}"])
             currents += _earlier(calls.sequence(calls.outputs)) @ matrix
-        off = np.abs(currents - recorded) if np.shape(currents) == recorded.shape else np.array(np.inf)
+        if np.shape(currents) != recorded.shape:
+            return (
+                f"layer '{calls.name}' gets currents {list(recorded.shape)} [timesteps, samples, neurons], and its "
+                f"weights make {list(np.shape(currents))} of {what}: time may lie along another axis"
+            )
+        off = np.abs(currents - recorded)
         if not (off <= SAME_CURRENT * np.maximum(largest, SAME_CURRENT)).all():
             return (
                 f"layer '{calls.name}' gets currents that differ by up to {off.max():.2g}, of "

@@ -281,10 +281,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, found.hold(made))
         if name == "pad" and (ends := _zeros_at_ends(*args, **kwargs)) and len(known) == 1:
             return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
-        divisor = args[1] if name in DIVIDES and len(args) == 2 and isinstance(args[1], (int, float)) else 0
-        by = "div" if divisor else name
-        times = None if kwargs else self._times(by, args, made, divisor or 1.0)
-        self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor or 1.0))
+        number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
+        by = "div" if number and name in DIVIDES else name
+        divisor = (1 / number if name in MASKS else number) if number > 0 else 1.0
+        times = None if kwargs else self._times(by, args, made, divisor)
+        self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor))
 
     def _biased(self, known: list[Origin]) -> Product | None:
         """A product to which a bias is added by hand."""

@@ -250,8 +250,10 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
     of: Any = module.get_submodule(layer.norm)
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
     features, groups = features_of(of)
-    if features != columns:
-        nearest = f"; nearest: torch.nn.GroupNorm(1, {columns})" if layer.convolution and groups else ""
+    plain = isinstance(of, torch.nn.LayerNorm) and of.weight is None  # which is that of one group of all planes
+    if features != columns and not (plain and layer.convolution and features == layer.convolution.made.neurons):
+        near = f"torch.nn.GroupNorm(1, {columns}), or a LayerNorm with elementwise_affine=False"
+        nearest = f"; nearest: {near}" if layer.convolution and groups else ""
         raise refusal(
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
             f"{nearest}"
@@ -451,6 +453,7 @@ def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
 def functions_in(origin: Origin | None) -> set[str]:
     names = {Sum: "add", Combined: "mul", Pooled: "pool", Dropped: "dropout"}
     name = origin.by if isinstance(origin, FunctionResult) else names.get(type(origin), "")
+    name = "div" if isinstance(origin, FunctionResult) and origin.divisor != 1 else name  # or what it multiplies by
     return {name}.union(*map(functions_in, parts_of(origin))) if name else set()
 
 

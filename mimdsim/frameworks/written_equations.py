@@ -317,12 +317,14 @@ class LayerTimes:
 
 
 def _fits(args: tuple[Operand, ...], others: tuple[Operand, ...]) -> int:
-    """How many operands of one operation are made as those of another."""
-    pairs = zip(args, others, strict=True)
-    return sum(
-        type(one) is type(other) and (not isinstance(one, Made) or one.op == getattr(other, "op", ""))
-        for one, other in pairs
-    )
+    """How many operands of one operation, and of what is one itself, are made as those of another."""
+    fits = 0
+    for one, other in zip(args, others, strict=True):
+        if isinstance(one, Made) and isinstance(other, Made):
+            fits += one.op == other.op and 1 + sum(map(_alike, one.args, other.args))
+        else:
+            fits += type(one) is type(other)
+    return fits
 
 
 def products_of(read: Read) -> list[Product]:

@@ -437,6 +437,9 @@ REFUSED = {
     "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
         nn.RMSNorm(8)
     ),
+    "'1' (BatchNorm1d) does not follow a convolution or linear layer at once; nearest: an example that": lambda: (
+        nn.Sequential(nn.Flatten(), nn.BatchNorm1d(zoo.INPUTS), *sequential())
+    ),
     "'1' (BatchNorm1d) averages over all batches (momentum=None); nearest: momentum=0.1": lambda: sequential(
         nn.BatchNorm1d(8, momentum=None)
     ),
@@ -506,12 +509,36 @@ def test_what_is_not_understood_is_refused_by_name(said: str) -> None:
     assert said in text, text
 
 
+@pytest.mark.filterwarnings("ignore:.*sends no spikes on the example")
+def test_values_that_are_reordered_are_found_where_weights_hide_it() -> None:
+    """Of weights that are 0, as often of what is added to a network, no current tells what they read."""
+    for order in (torch.arange(zoo.HIDDEN), torch.arange(zoo.HIDDEN).flip(0)):
+        module = between(lambda spikes, order=order: spikes[:, order])
+        nn.init.zeros_(module.fc2.weight)
+        if order[0]:
+            assert "axes are swapped, values reordered or added on the way" in refusal(module, SPIKES)
+        else:
+            assert frameworks.from_torch(module, SPIKES).network.layers == ("hidden0", "output")
+        assert not module.fc2.weight.any()
+    module = Again(lambda module, first, _: module.last(first)[:, [1, 0, 2, 3, 4, 5]])
+    module.own, module.last.weight.data = None, (torch.arange(6.0) / 4).expand(6, 6).clone()
+    assert "axes are swapped, values reordered or added on the way" in refusal(module, SPIKES)
+
+
 def test_an_example_of_numbers_becomes_an_input_of_numbers() -> None:
     moving, steady = (
         frameworks.from_torch(loop(), given) for given in (SPIKES * 0.5, SPIKES[:1].expand_as(SPIKES) * 0.5)
     )
     assert [each.data.encoding for each in (moving, steady)] == ["values", "image"]
     assert moving.network.spikes == "dense"
+
+
+def test_what_a_module_raises_by_itself_is_said_to_be_its_own() -> None:
+    said = (
+        "the module itself raises RuntimeError where it gets [14, 5, 20] of torch.float32: mat1 and mat2 shapes cannot"
+    )
+    assert said in refusal(loop(), SPIKES[..., :20])
+    assert "of torch.uint8: mat1 and mat2 must have the same dtype" in refusal(loop(), SPIKES.byte())
 
 
 def test_examples_losses_and_lengths_that_are_not_understood_are_refused() -> None:
@@ -525,15 +552,21 @@ def test_examples_losses_and_lengths_that_are_not_understood_are_refused() -> No
 def test_a_timestep_is_not_taken_for_a_sequence_and_a_quotient_of_counts_is_a_rate() -> None:
     stateful = zoo.nn.Sequential(zoo.nn.Linear(zoo.INPUTS, 5), snn.Leaky(beta=0.9, init_hidden=True, output=True))
     assert "if it takes one a call, say how many: timesteps=10" in refusal(stateful, SPIKES[0])
+    said = "gets currents [24], which have no axis of samples: give the example with one, as example.unsqueeze(1)"
+    assert said in refusal(loop(), SPIKES[:, 0])
 
     class Rates(zoo.Loop):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:
-            return super().forward(x)[0].sum(0) / len(x)
+            counts = super().forward(x)[0].sum(0)
+            return counts / len(x) if self.divides else 0.5 * counts
 
     torch.manual_seed(0)
-    workload = frameworks.from_torch(Rates(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)), SPIKES)
-    assert workload.training.logit_scale == 1 / zoo.TIMESTEPS
-    assert workload.training.reading == "sum"
+    for divides, scale in ((True, 1 / zoo.TIMESTEPS), (False, 0.5)):
+        module = Rates(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
+        module.divides = divides
+        workload = frameworks.from_torch(module, SPIKES)
+        assert workload.training.logit_scale == scale
+        assert workload.training.reading == "sum"
 
 
 def test_a_trained_network_goes_back_into_its_module() -> None:

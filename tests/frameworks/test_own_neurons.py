@@ -25,12 +25,16 @@ LEAST = 1e-5  # relative, of gradients in float32
 
 class Loop(nn.Module):  # type: ignore[misc, name-defined]
     """Neurons with a reset of one's own, and a read-out that leaks. reset(v, spikes): what is left of the potential;
-    current(module, step, spikes); ends(list of what the read-out is in every timestep); start: of the potential."""
+    current(module, step, spikes); ends(list of what the read-out is in every timestep); start: of the potential;
+    share: of what the read-out is given."""
 
-    def __init__(self, reset: Any = None, current: Any = None, ends: Any = torch.stack, start: Any = 0.0):
+    def __init__(
+        self, reset: Any = None, current: Any = None, ends: Any = torch.stack, start: Any = 0.0, share: Any = None
+    ):
         super().__init__()
         self.fc1, self.fc2 = nn.Linear(zoo.INPUTS, zoo.HIDDEN), nn.Linear(zoo.HIDDEN, zoo.CLASSES)
         self.reset, self.ends, self.start = reset or (lambda v, z: v - z.detach()), ends, start
+        self.share = share
         self.current = current or (lambda module, step, _: module.fc1(step))
 
     def forward(self, x: Any) -> Any:
@@ -40,7 +44,7 @@ class Loop(nn.Module):  # type: ignore[misc, name-defined]
             v = 0.9 * v + self.current(self, step, spikes)
             spikes = spike(v - 1)
             v = self.reset(v, spikes)
-            y = 0.8 * y + self.fc2(spikes)
+            y = 0.8 * y + (self.fc2(spikes) if self.share is None else self.share * self.fc2(spikes))
             out.append(y)
         return self.ends(out)
 
@@ -89,6 +93,7 @@ READ = {
     "divided by states": {"reset": lambda v, z: torch.sub(v, z, alpha=0.5) / (1 + z + v.abs())},
     "a bias by hand": {"current": biased},
     "refractory": {"current": refractory},
+    "a read-out that averages, from a number on": {"share": 0.2},
     "states that begin elsewhere": {"start": 0.25},
     "and are made of their reset": {"start": -0.25, "reset": lambda v, z: torch.where(z > 0, -0.25, v)},
 }  # fmt: skip

@@ -1348,6 +1348,14 @@ class Bntt(NormedLoop):
         return torch.stack(out)
 
 
+def _plain_layer_norm() -> Any:
+    """A layer norm of all planes, without a gain for every pixel."""
+    return _sequential(
+        nn.Conv2d(2, 4, 3), nn.LayerNorm([4, 6, 6], elementwise_affine=False), nn.MaxPool2d(2),
+        _leaky(init_hidden=True), nn.Flatten(), nn.Linear(36, CLASSES), _leaky(init_hidden=True),
+    )  # fmt: skip
+
+
 class NormedVolumes(nn.Module):  # type: ignore[misc]
     """tdBN as its authors write it: a BatchNorm3d of [samples, channels, timesteps, height, width]."""
 
@@ -1614,6 +1622,9 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "snntorch, layer norm": TorchNetwork(make=LayerNormed, judge=of_counts, scale=1.5),
+    "snntorch, layer norm of planes": TorchNetwork(
+        make=_plain_layer_norm, judge=of_counts, single=True, sample=(2, 8, 8), scale=2.0
+    ),
     "snntorch, norms that do not scale or shift": TorchNetwork(make=PlainNorms, judge=of_counts, scale=1.5),
     "snntorch, BNTT of planes": TorchNetwork(make=BnttPlanes, judge=of_counts, sample=(2, 8, 8), scale=2.5),
     "spikingjelly, BNTT of planes": TorchNetwork(make=_jelly_bntt, judge=of_counts, single=True, sample=(2, 8, 8)),
