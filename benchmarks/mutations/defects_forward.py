@@ -102,9 +102,9 @@ NEURON: Defects = {
         ("last spike ignored", "range(counts[b, 0])", "range(counts[b, 0] - 1)"),
     ),
     "BiasAdd": (
-        ("bias of the first neuron", "bias[0, n]", "bias[0, start[i]]"),
-        ("bias in the place of the current", "+= bias", "= bias"),
-        ("last sample ignored", "range(current.shape[0])", "range(current.shape[0] - 1)"),
+        ("bias of the first neuron", "other[row, n]", "other[row, start[i]]"),
+        ("bias in the place of the current", "+= other", "= other"),
+        ("last sample ignored", "range(total.shape[0])", "range(total.shape[0] - 1)"),
     ),
     "SelfSynapse": (
         ("of gradient entries too", "range(counts[b, 0])", "range(counts[b, 1])"),
