@@ -103,6 +103,7 @@ def test_it_takes_the_bytes_of_halves_and_the_cycles_of_floats_and_conversions()
     assert of_bfloat.compute_cycles > timed(mixed)[1].compute_cycles  # fewer numbers are converted
 
 
+@pytest.mark.slow
 def test_a_run_says_what_is_converted() -> None:
     made, profile = timed(BFLOAT)
     (said,) = half_warning(load_workload("digits", {"mapping.value_bytes": "bfloat16"}))

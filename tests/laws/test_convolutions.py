@@ -90,6 +90,7 @@ def test_convolutions_run_on_tiles_as_they_are_meant(chain: tuple[Convolution, .
         assert_agree(executed(made, values, strict=True), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["traced", "fused"])
 def test_every_form_of_dense_timesteps_has_convolutions(form: str) -> None:
     for name in ("two", "max after", "max before"):

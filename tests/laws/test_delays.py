@@ -272,6 +272,7 @@ def test_every_age_of_a_source_has_dropout_of_its_own(per: str) -> None:
     assert_dense_agree(executed(compiled(network), values), interpreted(network, values))
 
 
+@pytest.mark.slow
 @pytest.mark.first(2)
 @pytest.mark.parametrize("exchange", ["ids", "dense"])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)

@@ -86,6 +86,7 @@ def agrees(made: Any, network: SpikingNetwork, values: Given, *, strict: bool = 
     assert any(np.abs(found.gradients[each.short]).max() > 0 for each in network.trained.values() if each.constant)
 
 
+@pytest.mark.slow
 @pytest.mark.first(2)
 @pytest.mark.parametrize("gradient", ["mask", "full", "pass"])
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])

@@ -189,6 +189,7 @@ def test_cycles_of_all_sources_are_counted_as_recorded() -> None:
     assert [load.cycles_by_execution[:, 0].tolist() for load in loads] == slow_cycles(program, activity, ISSUE)
 
 
+@pytest.mark.slow
 @pytest.mark.first(4)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
@@ -204,6 +205,7 @@ def test_gpu_kernels_take_all_sources(strategy: str) -> None:
     assert_same_training_step(network, strategy, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.first(3)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)

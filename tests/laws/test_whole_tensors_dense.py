@@ -39,6 +39,8 @@ from mimdsim.graph.names import after as following
 from mimdsim.graph.names import gradient_of, random_name
 from mimdsim.graph.neuron_models import neuron_of
 
+pytestmark = pytest.mark.slow  # a dozen kernels are compiled for these; test_engines.py has fast ones of each kind
+
 
 def assert_as_meant(network: SpikingNetwork, seed: int = 3, *, fires: bool = True, **how: Any) -> WholeTensors:
     """A training step is the interpreter's, whose hidden layers fire and whose parameters have gradients."""
@@ -105,7 +107,6 @@ def test_every_loss_has_dense_spikes(name: str, model: str) -> None:
         assert engine.read(penalty)[0] == pytest.approx(values[penalty], rel=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_layer_reads_several_dense_ones(threads: int) -> None:
     """Layers of planes and others, a timestep apart, and all of them the input."""
@@ -132,7 +133,6 @@ def test_convolutions_are_run_as_they_are_meant(chain: tuple[Convolution, ...], 
     assert_as_meant(network_of_planes(*chain, delay=delay, optimiser=ADAM, bias=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["after", "before"])
 def test_the_largest_may_be_of_one_neuron(where: str) -> None:
     """What a pool makes has as many neurons as a pool that adds up has winners."""
@@ -191,7 +191,6 @@ def assert_as_exact(network: SpikingNetwork, values: Given, threads: int = 1, *,
     return engine
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_any_convolutions_are_run_as_they_are_meant(examples: int) -> None:
     @settings(SMALL, max_examples=examples)

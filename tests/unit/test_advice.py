@@ -39,6 +39,7 @@ def test_short_trainings_look_for_no_advice_by_themselves() -> None:
     assert small_run().profile.advice == ()
 
 
+@pytest.mark.slow
 def test_advice_saves_time_most_first() -> None:
     found = small_run().advice
     assert len(found) > 3

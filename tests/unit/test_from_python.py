@@ -118,6 +118,7 @@ def test_a_run_on_another_machine_is_a_run() -> None:
     assert contexts.retime("tiny").profile.changes == run.profile.changes
 
 
+@pytest.mark.slow
 def test_a_machine_with_other_tiles_gets_a_program_of_the_same_mapping() -> None:
     run = made()
     elsewhere = run.retime("mk1")
