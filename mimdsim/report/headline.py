@@ -47,6 +47,11 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     found: list[Verdict] = []
     others = contenders(profile)
     found += [Verdict(one.name, one.mood, one.text) for one in profile.findings]
+    ready = [one for one in others if (one.tiled or one.strongest) and one.fits and not one.against]
+    if len(ready) > 2 and any(one.reference for one in ready):  # a question of machines, which is answered first
+        ready.sort(key=lambda one: one.seconds)
+        order = ", ".join(f"{one.title} {milliseconds(one.seconds)} ms" for one in ready)
+        found.append(Verdict("machines", "note", f"Fastest first: {order}.", (("Fastest first", "comparison"),)))
     if profile.tiled is not None:
         if not any(one.name == "memory" for one in profile.findings):
             found.append(Verdict("memory", *_memory(profile.tiled), _peak_links(profile.tiled)))

@@ -203,8 +203,13 @@ def test_console_of_long_names_stays_narrow(profile: RunProfile) -> None:
     assert "Comparison, ms per training step" in summary_lines(long)
 
 
-def test_verdicts_start_with_memory_then_time(profile: RunProfile) -> None:
-    found = verdicts(profile)
+def test_verdicts_start_with_machines_if_several_then_memory_and_time(profile: RunProfile) -> None:
+    order, *found = verdicts(profile)
+    assert order.text.startswith("Fastest first: ")
+    times = [float(each) for each in re.findall(r"([0-9.]+) ms", order.text)]
+    assert len(times) > 2
+    assert times == sorted(times)
+    assert verdicts(dataclasses.replace(profile, gpus=profile.gpus[:1]))[0].subject == "memory"
     assert [one.subject for one in found[:3]] == ["memory", "time", "GPU"]
     assert found[0].text.startswith("Fits: peak ")
     assert "interval" in found[1].text
