@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.compiler import plan_exchanges
 from mimdsim.graph.records import unique_name
-from mimdsim.kernels.parts import FORMATS, in_format
+from mimdsim.kernels.parts import FORMATS, in_number_format
 from mimdsim.machine import Given, tiled_machine
 from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
 from mimdsim.program.mapping import whole_numbers
@@ -121,7 +121,7 @@ class Builder(ProgramBuilder):
         Python numbers become float32 or int32.
         """
         given = np.asarray(values).dtype.name
-        held = in_format(f"'{name}'", values, {"float64": "float32", "int64": "int32"}.get(given, given))
+        held = in_number_format(f"'{name}'", values, {"float64": "float32", "int64": "int32"}.get(given, given))
         declared = self.variable(
             name, held.shape, held.dtype.name, mapping=mapping, spread=spread, tiles=tiles, category=category
         )

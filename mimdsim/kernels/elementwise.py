@@ -22,7 +22,7 @@ from mimdsim.costs.library.arithmetic import element_bytes
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.network import heap_sort_cycles
 from mimdsim.kernels.builder import Builder, Operand, at_users_line
-from mimdsim.kernels.parts import POPOPS, box_of, format_of, in_format, parts_of, published
+from mimdsim.kernels.parts import POPOPS, box_of, format_of, in_number_format, parts_of, published
 from mimdsim.program import Codelet, Length, TileFormula, Variable
 
 CALL_BYTES, MOVE_BYTES = 320, 192  # code of a library codelet (assumed, as of slices, fills and copies)
@@ -94,7 +94,7 @@ TRUTHS = (*TRUTHS, "is_finite", "is_inf", "is_nan")  # these leave booleans
 def fill(k: Builder, x: Operand, value: float) -> None:
     """Every element of x <- value."""
     target = k.resolve(x)
-    number = in_format(f"fill: '{target.name}'", value, target.dtype)[()]
+    number = in_number_format(f"fill: '{target.name}'", value, target.dtype)[()]
     _on_parts(k, f"fill {target.name}", _fill(format_of(target), len(target.shape)), target, {}, {"value": number})
 
 
@@ -158,7 +158,7 @@ def elementwise(k: Builder, op: str, x: Operand, other: Operand | float | None =
             raise MappingError(f"elementwise: '{op}' in place leaves its value in the first operand, '{one.name}'")
         operands["other"] = other
     elif other is not None:
-        constants["scalar"] = in_format(f"elementwise: '{one.name}'", other, one.dtype)[()]
+        constants["scalar"] = in_number_format(f"elementwise: '{one.name}'", other, one.dtype)[()]
     codelet = _operation(op, form, format_of(one), out is one, len(out.shape))
     _on_parts(k, f"{op} {out.name}", codelet, out, operands, constants)
 

@@ -28,7 +28,7 @@ FORMATS = {
 }
 
 
-def in_format(what: str, values: object, dtype: object) -> np.ndarray:
+def in_number_format(what: str, values: object, dtype: object) -> np.ndarray:
     """Numbers in a format; raises MappingError for what it cannot hold: no numbers, fractions, and what would wrap
     around or become infinite."""
     given = np.asarray(values)

@@ -23,7 +23,8 @@ from mimdsim.validation.chips import CHIPS
 from mimdsim.validation.framework_steps import FRAMEWORK_STEPS
 from mimdsim.validation.gpus.event_driven import EVENT_DRIVEN
 from mimdsim.validation.gpus.networks import NETWORKS
-from mimdsim.validation.gpus.products import CONVOLUTIONS, GPU_STEPS, PRODUCTS
+from mimdsim.validation.gpus.products import CONVOLUTIONS, PRODUCTS
+from mimdsim.validation.gpus.training_steps import GPU_STEPS
 from mimdsim.validation.products import TILED_PRODUCTS
 from mimdsim.validation.reference_table import Asked, ReferenceTable, Row
 from mimdsim.validation.silicon.gather import GATHERS
