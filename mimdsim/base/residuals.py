@@ -100,7 +100,7 @@ RESIDUALS = {
         _known("product on tiles", "product on tiles", 0.386, 41, 2),
         _known("sparse product on tiles", "sparse product on tiles", 1.93, 49, 2),
         _known("part of a program", "part of a program", 0.689, 214, 8),
-        _known("transfer over routers", "transfer over routers", 1.63, 3634, 2),
+        _known("transfer over routers", "transfer over routers", 1.06, 3634, 2),
         _known("GPU kernel", "GPU kernel", 1.7, 604, 2),
         _known("GPU training step", "GPU training step", 0.889, 204, 2),
         _known("GPU", "GPU", 1.47, 808, 2),

@@ -232,8 +232,12 @@ TRANSFERS = {
     "Wormhole, one from one": (0.074, 0.027), "Blackhole, one from one": (0.096, 0.020),
     "Wormhole, one to all": (0.114, 0.117), "Blackhole, one to all": (0.104, 0.048),
     "Wormhole, all to all": (0.165, 0.097), "Blackhole, all to all": (0.128, 0.090),
-    "Wormhole, one to all, multicast": (0.088, 0.072), "Blackhole, one to all, multicast": (0.197, 0.186),
-    "Wormhole, one to all, multicast_linked": (0.094, 0.082), "Blackhole, one to all, multicast_linked": (0.078, 0.047),
+    "Wormhole, one to all, multicast": (0.077, 0.071), "Blackhole, one to all, multicast": (0.184, 0.186),
+    "Wormhole, one to all, multicast_linked": (0.081, 0.071), "Blackhole, one to all, multicast_linked": (0.066, 0.039),
+    "Wormhole, one to row, multicast": (0.111, 0.116), "Blackhole, one to row, multicast_linked": (0.046, 0.029),
+    "Wormhole, row to row, multicast": (0.193, 0.187), "Blackhole, row to row, multicast": (0.097, 0.082),
+    "Wormhole, row to row, multicast_linked": (0.183, 0.162), "Blackhole, row to row, multicast_linked": (0.213, 0.197),
+    "Blackhole, column to column, multicast": (0.125, 0.104),
 }  # fmt: skip
 
 

@@ -80,29 +80,37 @@ class RoutedPhase:
 
 class _Weights(NamedTuple):
     """By option, at the rates of a machine: whether it is chosen; bytes of a message with headers, of answers to it,
-    times that its sender sends it, and cycles of reserving its tree."""
+    times that its sender sends it, cycles of reserving its tree, and those that links are held beside its bytes: also
+    while the next packet of a series that keeps its tree is not there yet."""
 
     chosen: np.ndarray
     wire: np.ndarray
     answers: np.ndarray
     copies: np.ndarray
     reserve: np.ndarray
+    held: np.ndarray
 
     @classmethod
-    def of(cls, of: Traffic, fabric: Fabric, trees: np.ndarray | bool = True) -> _Weights:
-        """trees: by option, whether it may be one."""
+    def of(cls, of: Traffic, fabric: Fabric, trees: np.ndarray | bool | None) -> _Weights:
+        """trees: by option, whether it goes along one; None: where that takes its sender less time."""
         packets, rate = packets_of(of.size, fabric), fabric.bytes_per_cycle
-        wire, reserve = of.size + packets * float(fabric.header_bytes), np.zeros(len(packets))
+        wire = of.size + packets * float(fabric.header_bytes)
+        reserve, waits = np.zeros((2, len(packets)))
+        requests = packets * fabric.send_fragment_cycles
         if fabric.multicast in RESERVING:
             reserve = 2 * fabric.hop_cycles * of.depth * (packets if fabric.multicast == "reserved" else 1)
-        alone = np.maximum(wire / rate, packets * fabric.send_fragment_cycles)
-        tree = trees & (of.fanout > 1) & (wire / rate + reserve <= of.fanout * alone) & (fabric.multicast != "none")
+        if fabric.multicast == "linked":
+            waits = np.maximum(requests - wire / (fabric.link_bytes_per_cycle or 1.0), 0)
+        if trees is None:
+            trees = wire / rate + reserve <= of.fanout * np.maximum(wire / rate, requests)
+        tree = trees & (of.fanout > 1) & (fabric.multicast != "none")
         return cls(
             chosen=tree == of.along,
             wire=wire,
             answers=packets * fabric.acknowledge_bytes,
             copies=np.where(of.along, 1, of.fanout),
             reserve=reserve * (tree & of.along),
+            held=(reserve + waits) * (tree & of.along),
         )
 
     def sums(self, of: Traffic, table: str, at: str, rows: int, *weights: np.ndarray) -> np.ndarray:
@@ -124,7 +132,7 @@ class _Ports(NamedTuple):
 
     @classmethod
     def of(cls, of: Traffic, fabric: Fabric, weights: _Weights) -> _Ports:
-        ports, rate, (_, wire, answers, copies, reserve) = len(of.several_in), fabric.bytes_per_cycle, weights
+        ports, rate, (_, wire, answers, copies, reserve, _) = len(of.several_in), fabric.bytes_per_cycle, weights
         sends, answered, reserving, copied = weights.sums(
             of, "sent", "port", ports, copies * wire, of.fanout * answers, reserve, of.size * copies
         ).reshape(4, -1, of.networks)
@@ -142,16 +150,17 @@ class _Ports(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Times:
-    """Traffic at the rates of a machine, in cycles without the start of a phase. loads, takes float64[links]: bytes,
-    and cycles in use; lines float64[2, lines]: cycles of the fullest link, and of the fullest that several senders and
-    several readers share; busy float64[classes of tiles]: of the busier port; whole float64[routes]: what a route waits
-    for, without its hops; cycles int64[places]; slowest, port int64[places]: the slowest route, -1 for none, and the
-    class of tiles whose port takes longer still, such as with bytes from other chips; hop_bytes float64[phases]: over
-    all links."""
+    """Traffic at the rates of a machine, in cycles without the start of a phase. trees bool[options]: whether its
+    messages go along trees; loads, takes float64[links]: bytes, and cycles in use; lines float64[2, lines]: cycles of
+    the fullest link, and of the fullest that several senders and several readers share; busy float64[classes of tiles]:
+    of the busier port; whole float64[routes]: what a route waits for, without its hops; cycles int64[places]; slowest,
+    port int64[places]: the slowest route, -1 for none, and the class of tiles whose port takes longer still, such as
+    with bytes from other chips; hop_bytes float64[phases]: over all links."""
 
     of: Traffic
     fabric: Fabric
     ports: _Ports
+    trees: np.ndarray
     reserve: np.ndarray
     loads: np.ndarray
     takes: np.ndarray
@@ -171,14 +180,14 @@ class Times:
         if fabric.multicast not in RESERVING:
             return found
         slower = found.cycles > cls.at(of, fabric, False).cycles
-        return cls.at(of, fabric, ~slower[of.option_place]) if slower.any() else found
+        return cls.at(of, fabric, found.trees & ~slower[of.option_place]) if slower.any() else found
 
     @classmethod
-    def at(cls, of: Traffic, fabric: Fabric, trees: np.ndarray | bool = True) -> Times:
-        """At the rates of `fabric`, along trees where these take a sender less time and they may be."""
+    def at(cls, of: Traffic, fabric: Fabric, trees: np.ndarray | bool | None = None) -> Times:
+        """At the rates of `fabric`, along trees as given, or where these take a sender less time."""
         weights = _Weights.of(of, fabric, trees)
         ports, places = _Ports.of(of, fabric, weights), of.extents["place"]
-        loads, held = weights.sums(of, "carried", "link", len(of.link_line), weights.wire, weights.reserve)
+        loads, held = weights.sums(of, "carried", "link", len(of.link_line), weights.wire, weights.held)
         takes, shared = loads / (fabric.link_bytes_per_cycle or 1.0) + held, np.zeros(len(loads), bool)
         entries = of.carried_link, of.carried_option, of.carried_sender, of.carried_reader
         routes.are_shared(*entries, weights.chosen, shared)
@@ -201,8 +210,8 @@ class Times:
         longest, of_route = np.ceil(most).astype(np.int64), by_network.max(axis=1)
         moved = weights.chosen * weights.wire * of.option_links
         return cls(
-            of=of, fabric=fabric, ports=ports, reserve=reserve, loads=loads, takes=takes, lines=lines, busy=busy,
-            whole=whole, cycles=np.maximum(longest, of_route), slowest=slowest,
+            of=of, fabric=fabric, ports=ports, trees=weights.chosen == of.along, reserve=reserve, loads=loads,
+            takes=takes, lines=lines, busy=busy, whole=whole, cycles=np.maximum(longest, of_route), slowest=slowest,
             port=np.where(longest > of_route, port, -1),
             hop_bytes=np.bincount(of.option_place // of.chips, moved, places // of.chips),
         )  # fmt: skip
@@ -338,12 +347,14 @@ class Routed(FabricModel):
         phase = self._reduced(program, exchange, fullest=False)
         return self._figures(phase, self._network(program), self._times(phase.traffic))
 
-    def phase_of(self, messages: Messages, ends: Ends, network: Network | None = None) -> RoutedPhase:
-        """A phase of messages that stay on their chips (network None: of one chip, tiles in rows), each along a tree if
-        that takes its sender less time."""
+    def phase_of(
+        self, messages: Messages, ends: Ends, network: Network | None = None, trees: bool | None = None
+    ) -> RoutedPhase:
+        """A phase of messages that stay on their chips (network None: of one chip, tiles in rows), along trees as given
+        (None: where that takes a sender less time)."""
         network = network or Network.of(self.chip, self.fabric)
         phase = Phase.of(Listed.of(messages), ends, network, self.fabric, fullest=False)
-        return self._figures(phase, network, Times.at(phase.traffic, self.fabric))
+        return self._figures(phase, network, Times.at(phase.traffic, self.fabric, trees))
 
     def _figures(self, phase: Phase, network: Network, times: Times) -> RoutedPhase:
         """Of a phase of which all links were kept."""

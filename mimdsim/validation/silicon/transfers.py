@@ -146,7 +146,7 @@ def _cycles(
     requests, got = by(sender, np.full(len(sender), each)), by(reader, np.repeat(bytes_of, fanout))
     heard = by(reader, np.repeat(np.full(len(sender), each), fanout))
     ends = Ends(tiles, by(sender, bytes_of), got, requests, heard)
-    cycles = float(network.phase_of(messages, ends).cycles[0])
+    cycles = float(network.phase_of(messages, ends, trees=mechanism != "UNICAST").cycles[0])
     turns = len(sender) if mechanism != "UNICAST" else 1
     return cycles * (turns + 1) / (2 * turns)
 
@@ -170,8 +170,9 @@ def _pairs(
         across, down = _extents(other, many + beside, wide, tiles // wide)
         group = [row * wide + column for row in range(down) for column in range(across)]
         ones = group[:1] if one == "ONE" else group
-        if one == "ONE" and mechanism != "UNICAST" and not loopback:  # next to its readers
-            ones = [across if across < wide else min(down * wide, tiles - 1)]
+        if not loopback and (mechanism != "UNICAST" or (one == "ONE" and square)):  # beside the others, or below a row
+            beyond = down * wide if across == wide or other == "ROW" else across
+            ones = [tile + beyond for tile in ones if tile + beyond < tiles]
         pairs = [(a, b) for a in ones for b in group if a != b or not beside]
     else:
         raise MimdsimError(f"pattern '{shortened(pattern)}' is not known")
