@@ -42,6 +42,11 @@ LOSSES: dict[str, dict[str, Any]] = {
     "ce_max_membrane_loss": {"loss": "cross_entropy", "reading": "max"},
 }
 
+READINGS = {
+    "last": "the last timestep", "mean": "a mean over time", "sum": "a sum over time",
+    "max": "the highest over time", "every": "every timestep",
+}  # fmt: skip
+
 
 def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]:
     """The section [network]: per layer what differs, and gradients of all neurons."""
@@ -186,8 +191,8 @@ def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
 
 
 def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool, by_module: bool) -> str:
-    """How what the module returned first reads its last layer over time; '' where its functions say so. by_module:
-    whether that is what the loss is of; else any of what it returned may be the last layer's.
+    """How what the module returned first reads its last layer over time, as of `reading_of`; '' where only a timestep
+    was seen. by_module: whether that is what the loss is of; else any of what it returned may be the last layer's.
 
     Raises DescriptionError where it returned something else, as of some timesteps or classes."""
     if recorded.reading:
@@ -217,9 +222,7 @@ def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: b
             f"the output is neither all of what '{calls.name}' made nor a reading of it (its last, mean, highest or "
             "summed value over all timesteps); return one of these"
         )
-    # what functions say already
-    known = stepwise or "mean" in functions or (reads != "spikes" and not of_cells and functions - {"stack"})
-    return "" if known or (found == "sum" and not of_cells) else found
+    return "" if stepwise else found
 
 
 def _of_neurons(values: np.ndarray, planes: tuple[int, ...]) -> np.ndarray:
@@ -229,7 +232,7 @@ def _of_neurons(values: np.ndarray, planes: tuple[int, ...]) -> np.ndarray:
 
 def reading_of(returned: np.ndarray, outputs: np.ndarray, functions: Collection[str]) -> str:
     """How the outputs [timesteps, batch, classes] of a layer are read where a module returns this, made of them by
-    these functions; '' where it returns neither all of them nor a reading of them."""
+    these functions: "last", "mean", "sum", "max", "every" for all of them, '' for none of these."""
     readings = {
         "last": outputs[-1],
         "mean": outputs.mean(axis=0),
@@ -245,7 +248,7 @@ def reading_of(returned: np.ndarray, outputs: np.ndarray, functions: Collection[
             np.abs(values - returned).max() <= SAME * max(float(np.abs(values).max()), SAME)
         )
         if same:
-            return name if name in readings else "sum"
+            return name if name in readings else "every"
     return ""
 
 
@@ -258,14 +261,22 @@ def objective(
     divisor = recorded.votes * divisor_of(next(iter(returned_by(recorded, last)), None))
     votes: dict[str, Any] = {"logit_scale": 1 / divisor} if divisor != 1 else {}
     functions = set().union(*map(functions_in, returned_by(recorded, last)))
+    reduced = reading not in ("", "every")
+    made = {"loss": "cross_entropy", "reading": reading if reduced else "sum", **votes}
+    if by_membrane:
+        if said := [each for each in ("mean", "max", "amax") if each in functions]:
+            made["reading"] = said[0].removeprefix("a")
+    elif "mean" in functions:
+        made |= {"reading": "sum", "logit_scale": 1 / timesteps / divisor}
     if loss:
-        made = votes | (dict(loss) if isinstance(loss, Mapping) else LOSSES[loss])
-    elif by_membrane:
-        by_function = "mean" if "mean" in functions else "max" if functions & {"max", "amax"} else "sum"
-        made = {"loss": "cross_entropy", "reading": reading or by_function} | votes
-    else:
-        scale = {"logit_scale": 1 / timesteps / divisor} if "mean" in functions else votes
-        made = {"loss": "cross_entropy", "reading": reading or "sum", **scale}
+        given = dict(loss) if isinstance(loss, Mapping) else LOSSES[loss]
+        wanted = given.get("reading", reading)
+        if reduced and wanted != reading:
+            raise refusal(
+                f"what the module returns is {READINGS[reading]}, and this loss reads {READINGS.get(wanted, wanted)}; "
+                "leave out loss, for the cross-entropy of what it returns, or return every timestep"
+            )
+        made = (made if reduced and "reading" not in given else votes) | given
     if recorded.log_softmax and made.get("loss", "cross_entropy") != "cross_entropy":
         raise refusal("the output goes through 'log_softmax', which only loss = 'cross_entropy' leaves as it is")
     if (made.get("loss") == "mean_squared_error" and votes) or (made.get("reading") == "max" and recorded.votes > 1):

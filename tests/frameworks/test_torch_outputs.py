@@ -73,3 +73,25 @@ def test_a_log_softmax_of_classes_is_undone_by_cross_entropy_alone() -> None:
     module, spikes, _ = given(lambda out: torch.stack(out).amax(0).log_softmax(0), reset="none")
     with pytest.raises(DescriptionError, match="goes through 'log_softmax'"):  # of samples
         frameworks.from_torch(module, spikes)
+
+
+REDUCED: dict[str, Any] = {
+    "a mean over time": lambda out: torch.stack(out).mean(0),
+    "the last timestep": lambda out: torch.stack(out)[-1],
+}
+
+
+@pytest.mark.parametrize("said", REDUCED)
+def test_a_loss_of_another_reading_than_the_module_returns_is_refused(said: str) -> None:
+    """It was taken, as if the module had returned every timestep: of a mean, counts are so many times too large."""
+    module, spikes, _ = given(REDUCED[said])
+    for loss in ("ce_count_loss", "ce_rate_loss", {"loss": "mean_squared_error", "reading": "sum"}):
+        with pytest.raises(DescriptionError, match=f"returns is {said}, and this loss reads .*leave out loss"):
+            frameworks.from_torch(module, spikes, loss=loss)
+
+
+def test_keys_of_a_loss_without_a_reading_leave_that_of_the_module() -> None:
+    module, spikes, _ = given(REDUCED["a mean over time"])
+    training = frameworks.from_torch(module, spikes, loss={"loss": "cross_entropy"}).training
+    assert training.reading == "sum"
+    assert training.logit_scale == pytest.approx(1 / zoo.TIMESTEPS)
