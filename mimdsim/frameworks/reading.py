@@ -364,9 +364,9 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     product, at = ends[0]
     of: Origin | None = product.of
     summed = False
-    while isinstance(of, FunctionResult) and of.by in GATHERS and len(set(map(_layer_of, of.of))) == 1:
-        summed |= of.by in ("sum", "add")
-        of = of.of[-1]  # of every timestep, where there are several
+    while parts := _of_one_layer(of):
+        summed |= isinstance(of, Sum) or (isinstance(of, FunctionResult) and of.by in ("sum", "add"))
+        of = parts[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
             product = replace(product, dropout=replace(product.dropout, per="sequence"))
     senders = senders_in(of)
@@ -412,6 +412,18 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
 
 def _acting(function: WeightFunction | None, values: np.ndarray) -> np.ndarray:
     return weights_of_function(function, values) if function else values
+
+
+def _of_one_layer(of: Origin | None) -> tuple[Origin | None, ...]:
+    """What a function over time is of, if that is one layer's, such as a sum that grew by a timestep after another."""
+    parts: tuple[Origin | None, ...] = ()
+    if isinstance(of, FunctionResult) and of.by in GATHERS:
+        parts = of.of
+    if isinstance(of, Sum):
+        parts = tuple(part for each in of.parts for part in (_of_one_layer(each) or (each,)))
+        if not all(isinstance(each, LayerOutput) for each in parts):
+            return ()
+    return parts if len(set(map(_layer_of, parts))) == 1 else ()
 
 
 def _layer_of(origin: Origin | None) -> object:

@@ -95,3 +95,13 @@ def test_keys_of_a_loss_without_a_reading_leave_that_of_the_module() -> None:
     training = frameworks.from_torch(module, spikes, loss={"loss": "cross_entropy"}).training
     assert training.reading == "sum"
     assert training.logit_scale == pytest.approx(1 / zoo.TIMESTEPS)
+
+
+def test_counts_of_some_timesteps_are_no_counts_of_all() -> None:
+    module, spikes, _ = zoo.example(
+        zoo.TorchNetwork(make=lambda: zoo.CountsInALoop("sum", late=4), judge=zoo.of_counts)
+    )
+    with pytest.raises(
+        DescriptionError, match=r"the output is neither the product with 'fc2.weight' of what 'lif1' sent"
+    ):
+        frameworks.from_torch(module, spikes)

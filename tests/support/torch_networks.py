@@ -1098,6 +1098,22 @@ class ReadOut(nn.Module):  # type: ignore[misc]
         return self.fc2(getattr(sent, self.of)(0)) if self.of else self.fc2(sent).mean(0)
 
 
+class CountsInALoop(ReadOut):
+    """Counts that grow by a timestep after another, and what they come to by a linear layer; so many timesteps late."""
+
+    def __init__(self, of: str, late: int = 0):
+        super().__init__(of)
+        self.late = late
+
+    def forward(self, x: Any) -> Any:
+        mem, counts = self.lif1.init_leaky(), torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for t, step in enumerate(x):
+            spk, mem = self.lif1(self.fc1(step), mem)
+            if t >= self.late:
+                counts = counts + spk
+        return self.fc2(counts / len(x) if self.of == "mean" else counts)
+
+
 def _unbiased(module: Any) -> Any:
     """With a bias that begins at 0, and so is in no value, but in gradients."""
     nn.init.zeros_(module.fc2.bias)
@@ -1667,6 +1683,8 @@ ZOO: dict[str, TorchNetwork] = {
     "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(""), loss="", judge=of_counts),
     "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut("mean"), loss="", judge=of_counts),
     "a linear read-out of counts": TorchNetwork(make=lambda: ReadOut("sum"), loss="", judge=of_counts),
+    "counts in a loop": TorchNetwork(make=lambda: CountsInALoop("sum"), loss="", judge=of_counts),
+    "rates in a loop": TorchNetwork(make=lambda: CountsInALoop("mean"), loss="", judge=of_counts),
     "a linear read-out of counts, a bias of 0": TorchNetwork(
         make=lambda: _unbiased(ReadOut("sum")), loss="", judge=of_counts
     ),
