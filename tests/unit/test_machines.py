@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.units import is_kind
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, list_machines, load_machine
@@ -166,6 +167,22 @@ def test_a_part_larger_than_its_whole_is_refused_with_both_numbers(changes: dict
     with pytest.raises(DescriptionError) as caught:
         load_machine("bow", changes)
     assert said in str(caught.value)
+
+
+def test_a_part_that_is_the_whole_stays_it_where_the_whole_is_changed() -> None:
+    """Code lies anywhere in the memory of a core, however large; a ring of one row stays one."""
+    anywhere = tiled("wse2").tile.sources["executable_bytes"]
+    for kib in (24, 96):
+        larger = tiled("wse2", {"tile.sram_bytes": f"{kib} KiB"})
+        written = mimdsim.Machine("wse2", tile={"sram_bytes": kib * 1024, "sources": {"sram_bytes": "assumed: more"}})
+        again = mimdsim.Machine(mimdsim.Machine("wse2", {"tile.sram_bytes": "8 KiB"}), {"tile.sram_bytes": kib * 1024})
+        for machine in (larger, written, again):
+            assert (machine.tile.executable_bytes, machine.tile.sources["executable_bytes"]) == (kib * 1024, anywhere)
+    ring = mimdsim.Machine("tiny", {"chip.tiles": 24, "chip.grid_columns": 24})
+    assert mimdsim.Machine(ring, {"chip.tiles": 48}).chip.grid_columns == 48
+    assert tiled("wse2", {"tile.sram_bytes": "96 KiB", "tile.executable_bytes": "8 KiB"}).tile.executable_bytes == 8192
+    cut = mimdsim.Machine("bow", {"tile.sram_bytes": "100 KiB"})  # which says nothing of where code may lie in more
+    assert mimdsim.Machine(cut, {"tile.sram_bytes": "1 MiB"}).tile.executable_bytes == 100 * 1024
 
 
 def test_a_part_larger_than_its_whole_is_refused_in_a_file_with_both_lines(tmp_path: Path) -> None:
