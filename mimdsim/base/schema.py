@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from mimdsim.base.errors import MOST_PROBLEMS, DescriptionError, shortened, suggest
+from mimdsim.base.errors import AS_CHANGED, MOST_PROBLEMS, DescriptionError, shortened, suggest
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.search_path import NAMES_FILES
 from mimdsim.base.shown import Sheet, Shown, brief
@@ -289,10 +289,11 @@ def changed_table(table: dict[str, Any], changes: Mapping[str, Any], *, where: s
 
 
 def whence(path: tuple[Any, ...], text: str, changed: Collection[str]) -> str:
-    """Where the value at `path` was given, for error messages: ' (by --set)', ' (line 7)' or ''."""
+    """Where the value at `path` was given, for error messages: ' (as changed)', ' (line 7)' or ''; commands have the
+    first in words of their own."""
     named = [part for part in path if isinstance(part, str)]
     if any(".".join(named[: place + 1]) in changed for place in range(len(named))):
-        return " (by --set)"
+        return AS_CHANGED
     line = _line_of(path, text)
     return f" (line {line})" if line else ""
 
@@ -318,8 +319,8 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
         message = f"must be a list; write [{listed}]" if one else "must be a list"
     if error["type"] == "string_type":
         message = "must be text"
-    if error["type"] == "dict_type":
-        message = f"must be a table: [{dotted}], and a line for each of its keys"
+    if error["type"] in ("dict_type", "model_type"):
+        message = "must have keys, with a value each: a dict in Python, { key = value } in a file or by --set"
     if error["type"] == "too_short":
         message = f"has {error['ctx']['actual_length']} values; give {error['ctx']['min_length']} or more"
     shown = f" (given: {shortened(repr(given))})" if isinstance(given, (int, float, str, bool)) else ""

@@ -125,7 +125,7 @@ def test_a_number_that_only_a_missing_unit_explains_is_refused_with_its_bounds(
 ) -> None:
     with pytest.raises(DescriptionError) as caught:
         load_machine("bow", {key: value})
-    assert f"'{key}' (by --set)" in str(caught.value)
+    assert f"'{key}' (as changed)" in str(caught.value)
     assert said in str(caught.value)
 
 
@@ -151,15 +151,15 @@ def test_bold_what_if_questions_pass(key: str, value: object) -> None:
     [
         (
             {"tile.executable_bytes": "700 KiB"},
-            "'tile.executable_bytes' (by --set): 700 KiB is more than 'tile.sram_bytes' (line 14), 624 KiB; give",
+            "'tile.executable_bytes' (as changed): 700 KiB is more than 'tile.sram_bytes' (line 14), 624 KiB; give",
         ),
         (
             {"tile.executable_bytes": "200 KiB", "tile.sram_bytes": "100 KiB"},
-            "'tile.executable_bytes' (by --set): 200 KiB is more than 'tile.sram_bytes' (by --set), 100 KiB",
+            "'tile.executable_bytes' (as changed): 200 KiB is more than 'tile.sram_bytes' (as changed), 100 KiB",
         ),
         (
             {"chip.grid_columns": 2000},
-            "'chip.grid_columns' (by --set): 2000 is more than 'chip.tiles' (line 5), 1472; give at most that",
+            "'chip.grid_columns' (as changed): 2000 is more than 'chip.tiles' (line 5), 1472; give at most that",
         ),
     ],
 )
