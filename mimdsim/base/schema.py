@@ -118,11 +118,11 @@ class SourcedSection(Section):
         for key in self.model_fields_set - {"sources"}:
             if _taken(type(self), key).number and getattr(self, key) is not None and key not in self.sources:
                 problems.append(f"'{key}' has no entry in 'sources'")
-        for key, text in self.sources.items():
+        for key in self.sources:
             if key not in type(self).model_fields:
                 problems.append(f"sources: no field '{key}'{suggest(key, type(self).model_fields)}")
-            if not is_source(text):
-                problems.append(f"sources.{key}: {HOW}, then say where from")
+        if nowhere := [key for key, text in self.sources.items() if not is_source(text)]:
+            problems.append(f"sources.{shortened(', '.join(nowhere))}: {HOW}, then say where from")
         if problems:
             more = f"; and {len(problems) - MOST_PROBLEMS:,} more" if len(problems) > MOST_PROBLEMS else ""
             raise ValueError("; ".join(problems[:MOST_PROBLEMS]) + more)
