@@ -163,8 +163,6 @@ def compare(
     line_up = several(machines)
     wanted, (tiled, gpus) = _loaded(workload, for_workload, mapping), load_line_up(line_up, for_machine)
     found: dict[str, MappingOptions] = {}
-    if network_of(wanted).spikes == "dense":
-        best_mapping = 0  # products are mapped as planned: there is nothing to choose
     if best_mapping:
         spikes = recorded_spikes(wanted, tiled[0], SPIKES_OF, progress)
         for each in tiled:

@@ -35,6 +35,9 @@ class MimdsimError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
+AS_CHANGED = " (as changed)"  # of a value in a message; commands say what changed it
+
+
 class DescriptionError(MimdsimError):
     """A machine or workload description is wrong; `problems` are the first ten mistakes, not only the first one.
 

@@ -25,11 +25,11 @@ from pydantic import (
     model_validator,
 )
 
-from mimdsim.base.errors import MOST_PROBLEMS, DescriptionError, shortened, suggest
+from mimdsim.base.errors import AS_CHANGED, MOST_PROBLEMS, DescriptionError, shortened, suggest
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.search_path import NAMES_FILES
 from mimdsim.base.shown import Sheet, Shown, brief
-from mimdsim.base.units import HOW, is_kind, kind_of, parse_quantity
+from mimdsim.base.units import HOW, is_source, parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
 MAX_DEPTH = 16  # nesting of tables and lists; ours are 4 deep
@@ -118,11 +118,11 @@ class SourcedSection(Section):
         for key in self.model_fields_set - {"sources"}:
             if _taken(type(self), key).number and getattr(self, key) is not None and key not in self.sources:
                 problems.append(f"'{key}' has no entry in 'sources'")
-        for key, text in self.sources.items():
+        for key in self.sources:
             if key not in type(self).model_fields:
                 problems.append(f"sources: no field '{key}'{suggest(key, type(self).model_fields)}")
-            if not is_kind(kind_of(text)):
-                problems.append(f"sources.{key}: {HOW}")
+        if nowhere := [key for key, text in self.sources.items() if not is_source(text)]:
+            problems.append(f"sources.{shortened(', '.join(nowhere))}: {HOW}, then say where from")
         if problems:
             more = f"; and {len(problems) - MOST_PROBLEMS:,} more" if len(problems) > MOST_PROBLEMS else ""
             raise ValueError("; ".join(problems[:MOST_PROBLEMS]) + more)
@@ -289,10 +289,11 @@ def changed_table(table: dict[str, Any], changes: Mapping[str, Any], *, where: s
 
 
 def whence(path: tuple[Any, ...], text: str, changed: Collection[str]) -> str:
-    """Where the value at `path` was given, for error messages: ' (by --set)', ' (line 7)' or ''."""
+    """Where the value at `path` was given, for error messages: ' (as changed)', ' (line 7)' or ''; commands have the
+    first in words of their own."""
     named = [part for part in path if isinstance(part, str)]
     if any(".".join(named[: place + 1]) in changed for place in range(len(named))):
-        return " (by --set)"
+        return AS_CHANGED
     line = _line_of(path, text)
     return f" (line {line})" if line else ""
 
@@ -318,8 +319,8 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
         message = f"must be a list; write [{listed}]" if one else "must be a list"
     if error["type"] == "string_type":
         message = "must be text"
-    if error["type"] == "dict_type":
-        message = f"must be a table: [{dotted}], and a line for each of its keys"
+    if error["type"] in ("dict_type", "model_type"):
+        message = "must have keys, with a value each: a dict in Python, { key = value } in a file or by --set"
     if error["type"] == "too_short":
         message = f"has {error['ctx']['actual_length']} values; give {error['ctx']['min_length']} or more"
     shown = f" (given: {shortened(repr(given))})" if isinstance(given, (int, float, str, bool)) else ""

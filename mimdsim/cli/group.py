@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from mimdsim.base.console import RAISE, Bars, internal_error_text, say
-from mimdsim.base.errors import MimdsimError, cannot_write, of_the_machine
+from mimdsim.base.errors import AS_CHANGED, MimdsimError, cannot_write, of_the_machine
 from mimdsim.base.modules import PACKAGE
 from mimdsim.base.out_of_memory import lacks_memory, out_of_memory_text, watch_memory
 
@@ -51,7 +51,7 @@ class Commands(click.Group):
             with Bars():  # until the command has its own
                 return super().invoke(context)
         except MimdsimError as mistake:
-            say(f"mimdsim: {mistake}", err=True)
+            say(f"mimdsim: {str(mistake).replace(AS_CHANGED, ' (by --set)')}", err=True)
             context.exit(2)
         except click.ClickException as misuse:
             told = io.StringIO()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mimdsim.base.console import explain_interrupt
-from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.errors import AS_CHANGED, DescriptionError, MimdsimError
 from mimdsim.base.units import counted
 from mimdsim.cli.options import DASK, PROCESSES, STUDY_FOLDER, VERBOSE, Output, output
 
@@ -58,7 +58,7 @@ def _in_file(study: str) -> Iterator[None]:
         yield
     except DescriptionError as problem:
         where = study if problem.where == "study" else f"{study}: {problem.where.removeprefix('--set ')}"
-        said = [line.replace(" (by --set)", " (by the study)") for line in problem.problems]
+        said = [line.replace(AS_CHANGED, " (by the study)") for line in problem.problems]
         raise DescriptionError(where, said, more=problem.more) from None
 
 

@@ -148,7 +148,8 @@ def _check_executable(program: Program, memory: Memory, machine: MimdMachine) ->
             f"code and vertex state do not fit the executable region of {machine.name}: tile {tile} "
             f"({program.layer_of_tile[tile] or 'no neurons'}) needs {int(memory.code[tile]):,} bytes of code and "
             f"{int(memory.vertices[tile]):,} of vertex state, the region has {limit:,} ({show_bytes(limit)}): take a "
-            "smaller batch or capacity, fewer timesteps or layers, or fewer weight gradient replicas"
+            "smaller batch or capacity, fewer timesteps or layers, or fewer weight gradient replicas; or, where code "
+            "may lie in more of a tile's memory, a larger tile.executable_bytes"
         )
 
 

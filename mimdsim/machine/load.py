@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -60,6 +61,7 @@ PARTS = (  # section, part, whole
     ("tile", "executable_bytes", "sram_bytes"),
     ("chip", "grid_columns", "tiles"),  # a row of the grid has at most as many places as there are tiles
 )
+CUT = "all of"  # in the source of a part that was larger than its whole
 UNIT_MEANT = {"hz": "GHz", "bytes_per_second": "GB/s", "bytes": "KiB", "seconds": "us", "joules": "pJ"}
 UNIT_MEANT |= {"joules_per_byte": "pJ/B", "joules_per_flop": "pJ/FLOP"}
 
@@ -154,10 +156,10 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
     what-if value", and the title says that something was changed.
 
     Where a change makes a whole smaller than the part that the description has of it, such as the executable region of
-    a tile's memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that look
-    as if their unit is missing or that are larger than their whole (`plausibility_problems`). A file that says `base`
-    is that machine but for what follows; one that says `narrowed`, or of that kind, is a machine with the numbers of
-    one's own measurements (`machine/calibrated.py`).
+    a tile's memory, the part becomes the whole; a part that is the whole stays it. Raises DescriptionError with every
+    problem, and for numbers that look as if their unit is missing or that are larger than their whole
+    (`plausibility_problems`). A file that says `base` is that machine but for what follows; one that says `narrowed`,
+    or of that kind, is a machine with the numbers of one's own measurements (`machine/calibrated.py`).
 
         >>> mimdsim.load_machine("bow", {"tile.sram_bytes": "1 MiB"}).tile.sram_bytes
         1048576
@@ -277,7 +279,9 @@ def _on_base(
         described |= {} if runs == base.tile.instruction_set else {"costs": None}  # those of other cores
     for name, given in table.items():
         described[name] = _merged(described.get(name), given)
-    return _with_changes(KINDS[base.kind], described, changes or {}, where, text, set(_dotted(table)))
+    return _with_changes(
+        KINDS[base.kind], described, changes or {}, where, text, set(_dotted(table)), _whole_parts(base)
+    )
 
 
 def _without_unread(machine: MimdMachine | GpuMachine, given: Collection[str]) -> MimdMachine | GpuMachine:
@@ -371,8 +375,13 @@ def _with_changes(
     where: str,
     text: str,
     given: Collection[str] = (),
+    whole: Collection[str] = (),
 ) -> Described:
-    """The record of a table with changes; given: keys that a file gives, whose parts are those of its base."""
+    """The record of a table with changes; given: keys that a file gives, whose parts are those of its base; whole:
+    those parts that are the whole on it."""
+    if kind is MimdMachine and any(f"{section}.{of}" in changes for section, _, of in PARTS):
+        unchanged = _with_changes(kind, deepcopy(table), {}, where, text, given, whole)
+        whole = _whole_parts(unchanged)
     for dotted, value in changes.items():
         *sections, key = dotted.split(".")
         if not sections:
@@ -389,30 +398,44 @@ def _with_changes(
     machine = build(kind, table, where=where, text=text, changed=changed)
     problems = plausibility_problems(machine, text, changed)
     if not problems and kind is MimdMachine:
-        machine, problems = _fit_parts(machine, text, changed, given)
+        machine, problems = _fit_parts(machine, text, changed, given, whole)
     if problems:
         raise DescriptionError(where, problems)
     return machine
 
 
-def _fit_parts(machine: Described, text: str, changed: set[str], given: Collection[str]) -> tuple[Described, list[str]]:
-    """`machine` with parts no larger than wholes that were changed without them; and a message, with both numbers, for
-    every other part that is larger than its whole."""
+def _whole_parts(machine: MimdMachine | GpuMachine) -> set[str]:
+    """Those of PARTS that are as large as their wholes, but for what was cut to that."""
+    found = set()
+    for section, part, whole in PARTS if isinstance(machine, MimdMachine) else ():
+        values = getattr(machine, section)
+        if getattr(values, part) == getattr(values, whole) and f", {CUT} " not in values.sources.get(part, ""):
+            found.add(f"{section}.{part}")
+    return found
+
+
+def _fit_parts(
+    machine: Described, text: str, changed: set[str], given: Collection[str], was_whole: Collection[str]
+) -> tuple[Described, list[str]]:
+    """`machine` with parts no larger than wholes that were changed without them, and as large where they were so
+    before; and a message, with both numbers, for every other part that is larger than its whole."""
     problems = []
-    shrunk: dict[str, Section] = {}
+    fitted: dict[str, Section] = {}
     for section, part, whole in PARTS:
         values = getattr(machine, section)
         size, most = getattr(values, part), getattr(values, whole)
-        if size <= most:
+        if size == most or (size < most and f"{section}.{part}" not in was_whole):
             continue
         if any(f"{section}.{whole}" in new and f"{section}.{part}" not in new for new in (changed, given)):
             what = "what-if value " if f"{section}.{whole}" in changed else ""
-            sources = values.sources | {part: f"assumed: {what}{show_quantity(most, part)}, all of {whole}"}
-            shrunk[section] = values.model_copy(update={part: most, "sources": sources})
+            fitting = {part: f"assumed: {what}{show_quantity(most, part)}, {CUT} {whole}"}
+            sources = values.sources | ({} if f"{section}.{part}" in was_whole else fitting)
+            fitted[section] = values.model_copy(update={part: most, "sources": sources})
+        if size < most or section in fitted:
             continue
         at, at_whole = (whence((section, key), text, changed) for key in (part, whole))
         problems.append(
             f"'{section}.{part}'{at}: {show_quantity(size, part)} is more than '{section}.{whole}'{at_whole}, "
             f"{show_quantity(most, whole)}; give at most that"
         )
-    return cast(Described, machine.model_copy(update=shrunk)), problems
+    return cast(Described, machine.model_copy(update=fitted)), problems

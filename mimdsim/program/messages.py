@@ -139,6 +139,19 @@ class _Listing(ExchangeCounter):
         self.readings.append(np.stack(columns)[:, travels])
 
 
+def _cut_apart(parts: _Readings) -> _Readings:
+    """Readings of parts that overlap cut where one of them begins or ends, so that what both want is sent once."""
+    number, sender, start, stop, size_bytes, _ = parts
+    base = (number * (int(sender.max(initial=0)) + 1) + sender) * (int(stop.max(initial=0)) + 1)
+    ends = np.unique(np.concatenate([base + start, base + stop]))
+    begin, end = np.searchsorted(ends, base + start), np.searchsorted(ends, base + stop)
+    which, at = repeat_each(end - begin)
+    cut = parts[:, which]
+    cut[2:4] = ends[begin[which] + at] - base[which], ends[begin[which] + at + 1] - base[which]
+    cut[4] = size_bytes[which] // (stop - start)[which] * (cut[3] - cut[2])
+    return cut
+
+
 def _together(parts: _Readings) -> Messages:
     """Merge equal parts of several readers, then everything that a tile sends to the same readers, into one message."""
     number, sender, start, stop, _, reader = parts
@@ -147,6 +160,9 @@ def _together(parts: _Readings) -> Messages:
     begins = np.ones(len(order), bool)
     begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0) if len(order) else True
     first = np.flatnonzero(begins)
+    begun, ended = np.stack(columns)[:, first[1:]], np.stack(columns)[:, first[:-1]]
+    if ((begun[:2] == ended[:2]).all(axis=0) & (begun[2] < ended[3])).any():
+        return _together(_cut_apart(parts))
     part = np.cumsum(begins) - 1
     # readers are compared by a sum of fixed random numbers: two sets agree by chance with probability 2**-64
     numbers = np.random.default_rng(0).integers(0, 2**63, int(reader.max(initial=0)) + 1, np.uint64)

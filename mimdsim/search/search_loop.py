@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from mimdsim.base.console import Progress, silent
-from mimdsim.base.errors import DescriptionError, DoesNotFit
+from mimdsim.base.errors import DoesNotFit
 from mimdsim.base.shown import Sheet, Shown
 from mimdsim.base.units import show_bytes
 from mimdsim.search.evaluate import Candidate, Evaluator, evaluator
@@ -71,12 +71,13 @@ def search(
 ) -> SearchResult:
     """The best mapping of so many candidates, the same for any number of processes.
 
-    Raises DoesNotFit if none keeps to the limits, with the one that comes closest, and DescriptionError for a network
-    whose mapping has no splits.
+    Of dense spikes, whose products are mapped as planned, only the form of the program is chosen. Raises DoesNotFit if
+    none keeps to the limits, with the one that comes closest.
     """
     if case.network.spikes == "dense":
-        problem = 'splits are of layers with network.spikes = "sparse"; the mapping of dense ones, product by product, '
-        raise DescriptionError("place", [f"{problem}leaves nothing to choose"])
+        with evaluator(aims.limited(case), 1, joules=aims.needs_energy) as evaluate:
+            published, *others = _timed_forms(evaluate)
+        return _search_result(published, [one for one in others if one is not None], aims, len(others), 0)
     if case.machine.links.chips > 1:
         return _search_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
     with evaluator(aims.limited(case), processes, joules=aims.needs_energy) as evaluate:
@@ -150,6 +151,12 @@ def _search_chips(case: Case, aims: Aims, *, candidates: int, processes: int, pr
     return _search_result(published, [*filter(None, layers), *timings], aims, lowered, more)
 
 
+def _timed_forms(evaluate: Evaluator) -> list[TimedMapping | None]:
+    """The published mapping, and with all rules of the program: what dense spikes leave to choose."""
+    published = evaluate.case.published
+    return evaluate.timings([published, published.model_copy(update={"program": "best"})])
+
+
 def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> TimedMapping | None:
     """The best of mappings found for other machines, with what a search does not change as in the case. None: none
     keeps to the limits.
@@ -160,6 +167,9 @@ def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed
     """
     best: TimedMapping | None = None
     with evaluator(case, 1) as evaluate:
+        if case.network.spikes == "dense":
+            forms = _within_limits([one for one in _timed_forms(evaluate) if one is not None], aims)
+            return min(forms, key=lambda each: aims.rank(each.figures), default=None)
         several = {"tiles": 0} if case.machine.links.chips > 1 else {}  # which is for one chip
         adapted = [_adapt(case.options, other).model_copy(update=several) for other in mappings]
         found = estimate_mappings(evaluate, adapted)

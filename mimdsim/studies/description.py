@@ -43,6 +43,9 @@ MAX_AXES = 64
 MOST_WEIGHT = 1_000_000
 
 
+_FORMS = "give a list of values, a range by 'from' and 'to', or a share by 'within'"
+
+
 class Axis(Section):
     """The values of a field: a list (in a file: just the list), a range by step or number of points, or a share of the
     base value up and down."""
@@ -65,6 +68,8 @@ class Axis(Section):
     @model_validator(mode="before")
     @classmethod
     def _list(cls, given: Any) -> Any:
+        if not isinstance(given, (list, tuple, dict, cls)):
+            raise ValueError(_FORMS)
         return {"values": given} if isinstance(given, (list, tuple)) else given
 
     @model_validator(mode="after")
@@ -72,7 +77,7 @@ class Axis(Section):
         ends = (self.start is not None) + (self.to is not None)
         forms = ("values" in self.model_fields_set) + (ends > 0) + (self.within is not None)
         if forms != 1 or ends == 1:
-            raise ValueError("give a list of values, or { from = ..., to = ... }, or { within = 0.2 }")
+            raise ValueError(_FORMS)
         if "values" in self.model_fields_set and not self.values:
             raise ValueError("has no values")
         if self.within is not None and self.step is not None:
@@ -80,7 +85,7 @@ class Axis(Section):
         if self.values and (self.step is not None or self.points is not None or self.log):
             raise ValueError("step, points and log belong to a range (from, to)")
         if self.step is not None and (self.points is not None or self.log):
-            raise ValueError("give either a step, or a number of points (log = true: at equal ratios)")
+            raise ValueError("give either a step, or a number of points (log: at equal ratios)")
         return self
 
 
@@ -184,7 +189,7 @@ class Study(Section):
         for section, inner in given.items() if isinstance(given, dict) else ():
             if "." not in section and isinstance(inner, dict) and not {*inner} & _AXIS_KEYS:
                 field = f"{section}.{next(iter(inner), 'key')}"
-                raise ValueError(f'write the field in quotes: "{shortened(field)}" = ...')
+                raise ValueError(f'write the field as one key, in quotes: "{shortened(field)}"')
         return given
 
     @model_validator(mode="after")

@@ -125,10 +125,8 @@ def _fill_lists(network: SpikingNetwork, fill: float) -> RecordedActivity:
 
 
 def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
-    """What a mapping of a point is searched for; None: there is none to choose, or its spikes are not known."""
+    """What a mapping of a point is searched for; None: its spikes are not known."""
     network = network_of(point.workload)
-    if network.spikes == "dense":
-        return None
     if activity is not None and activity_problem(network, activity):
         return None  # said where its points are timed
     if activity is None and point.fill is not None:

@@ -15,19 +15,22 @@ from by_hand import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mappings import aims_of
+from networks import small_network
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.compiler import compile_graph
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.fabric.endpoint import Endpoint
 from mimdsim.costs.fabric.model import exchanges_of
 from mimdsim.costs.fabric.network import Listed, Network
 from mimdsim.costs.fabric.routed import Routed, RoutedPhase, Times
 from mimdsim.costs.fabric.traffic import Ends, Phase
+from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.columns import routes
 from mimdsim.pipeline import compile_workload, retime, simulate
 from mimdsim.program import Superstep
-from mimdsim.program.messages import Messages, arrivals_of
+from mimdsim.program.messages import Messages, all_messages, arrivals_of
 from mimdsim.search import search
 from mimdsim.search.evaluate import compile_and_time
 from mimdsim.search.objective import Case
@@ -271,6 +274,19 @@ def test_a_torus_has_never_more_hops_than_its_mesh(sent: Sent) -> None:
         network = Network.of(routed(chip_grid=grid).chip, routed(chip_grid=grid).exchange)
         hops.append(network.hops(network.places(sender), network.places(made.reader)))
     assert (hops[0] <= hops[1]).all()
+
+
+@pytest.mark.parametrize("program", ["published", "best"])
+def test_a_tile_sends_in_messages_what_it_is_counted_to_send(program: str) -> None:
+    """Readers that want parts which overlap get what both want once, as a multicast is counted."""
+    network = small_network((16, 40, 40, 40, 5), timesteps=2, batch=6, capacities=(5, 13, 13, 13))
+    machine = tiny(chip_tiles=64, chip_grid_columns=8, tile_worker_contexts=1)
+    made = compile_graph(training_graph(network), network, machine, MappingOptions(program=program)).program
+    for step, _, _ in made.supersteps():
+        if step.exchange is not None:
+            listed, sent = all_messages(made, step.exchange)[0], np.zeros(made.tiles)
+            sent[step.exchange.tiles] = step.exchange.column("bytes_sent")
+            assert np.bincount(listed.sender, listed.size_bytes, made.tiles).tolist() == sent.tolist(), step.name
 
 
 @pytest.mark.parametrize("size", [(4, 4), (5, 3), (8, 8), (7, 5)])

@@ -219,8 +219,14 @@ def test_a_study_file_and_its_points(tmp_path: Path) -> None:
         ({"fill": 2}, "fill"),
         ({"workloads": [[]]}, "must be names or files"),
         ({"workloads": {"digits": 1e308, "shd-3": 1e308}}, "at most 1,000,000"),  # their sum is no number
-        ({"axes": {"chip": {"tiles": [1]}}}, 'in quotes: "chip.tiles"'),  # chip.tiles = [1], as TOML reads it
-        ({"changes": {"chip": {"tiles": 1}}}, 'in quotes: "chip.tiles"'),
+        ({"axes": {"chip": {"tiles": [1]}}}, 'one key, in quotes: "chip.tiles"'),  # chip.tiles = [1], as TOML reads it
+        ({"changes": {"chip": {"tiles": 1}}}, 'one key, in quotes: "chip.tiles"'),
+        (
+            {"axes": {"chip.tiles": 736}},
+            "'axes.chip.tiles': give a list of values, a range by 'from' and 'to', or a share",
+        ),
+        ({"axes": [1]}, "'axes': must have keys, with a value each: a dict in Python"),
+        ({"sampling": "random"}, "'sampling': must have keys, with a value each: a dict in Python"),
         ({"metrics": ["time", "time"]}, "metrics: time given twice"),
         ({"gpus": ["a100", "models/a100.toml"]}, "gpus: a100 given twice"),
         ({"constraints": ["max area 1e400 mm2"]}, "a finite number is needed"),

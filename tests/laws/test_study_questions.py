@@ -187,6 +187,20 @@ def test_a_crossover_that_draws_move_out_of_sight_or_that_is_none() -> None:
     assert lines_of(*rows, **CROSSOVER).startswith("No crossover is known: at no point do both sides have a result")
 
 
+def test_curves_are_counted_for_each_pair_of_sides() -> None:
+    """Three fabrics along one number: two pairs of a curve each, which has no name."""
+    axes = {"exchange.hop_cycles": (1, 2), "chip.grid": ("mesh", "torus", "crossbar")}
+    rows = [
+        row({"compute": (seconds, 0.0)}, **{"exchange.hop_cycles": hops, "chip.grid": grid})
+        for hops in (1, 2)
+        for grid, seconds in (("mesh", 3.0), ("torus", 2.0), ("crossbar", 1.0))
+    ]
+    said = lines_of(*rows, question_kind="crossover", axes=axes).splitlines()
+    for line, grid, times in zip(said, ("torus", "crossbar"), ("1.50", "3.00"), strict=False):
+        start = f"chip.grid = {grid} is faster than mesh at every exchange.hop_cycles looked at: {times} times"
+        assert line.startswith(start)
+
+
 def test_curves_have_their_own_crossovers() -> None:
     axes = {ACTIVITY: (0.1, 0.2), SPIKES: ("sparse", "dense"), "chip.tiles": (1, 2, 4)}
     rows = [
@@ -196,8 +210,8 @@ def test_curves_have_their_own_crossovers() -> None:
     ]
     said = lines_of(*rows, question_kind="crossover", axes=axes).splitlines()
     assert said[0] == (
-        f"The better side changes at {ACTIVITY} = 0.02 to 0.04, at another value on each of 2 of 3 curves; the table "
-        "has each with its interval."
+        f"The better of {SPIKES} = sparse and dense changes at {ACTIVITY} = 0.02 to 0.04, at another value on each of "
+        "2 of 3 curves; the table has each with its interval."
     )
     assert said[1].startswith(f"{SPIKES} = dense is faster than sparse at every {ACTIVITY} looked at on 1 of 3")
     rows_of = [line.split() for line in said if line.split()[:2] == ["chip.tiles", "="]]

@@ -40,10 +40,11 @@ def test_a_mapping_of_ones_own_excludes_the_search(tmp_path: Any) -> None:
         mimdsim.compare(mapping=tmp_path / "mine.toml", best_mapping=10)
 
 
-def test_dense_spikes_have_their_only_mapping() -> None:
+def test_dense_spikes_have_the_better_form_of_their_program() -> None:
     dense = SMALL | {"network.spikes": "dense", "network.capacity": []}
     run, plain = (mimdsim.compare("nmnist-2-random", "tiny", changes=dense, best_mapping=each) for each in (9, 0))
-    assert run.tiled.cycles == plain.tiled.cycles
+    assert run.tiled.cycles < plain.tiled.cycles
+    assert run.workload.mapping.model_copy(update={"program": "published"}) == plain.workload.mapping
 
 
 @pytest.mark.slow
@@ -54,5 +55,5 @@ def test_dense_spikes_stand_beside_the_best_mapping_of_lists(tmp_path: Any) -> N
         for how, keys in (("best", {"mapping": "best", "candidates": 9}), ("published", {}))
     }
     best, published = ([row["ms_per_training_step"] for row in each.rows] for each in found.values())
-    assert best[1] == published[1]
+    assert best[1] < published[1]
     assert best[0] <= published[0]

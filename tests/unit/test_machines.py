@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.units import is_kind
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, list_machines, load_machine
@@ -124,7 +125,7 @@ def test_a_number_that_only_a_missing_unit_explains_is_refused_with_its_bounds(
 ) -> None:
     with pytest.raises(DescriptionError) as caught:
         load_machine("bow", {key: value})
-    assert f"'{key}' (by --set)" in str(caught.value)
+    assert f"'{key}' (as changed)" in str(caught.value)
     assert said in str(caught.value)
 
 
@@ -150,15 +151,15 @@ def test_bold_what_if_questions_pass(key: str, value: object) -> None:
     [
         (
             {"tile.executable_bytes": "700 KiB"},
-            "'tile.executable_bytes' (by --set): 700 KiB is more than 'tile.sram_bytes' (line 14), 624 KiB; give",
+            "'tile.executable_bytes' (as changed): 700 KiB is more than 'tile.sram_bytes' (line 14), 624 KiB; give",
         ),
         (
             {"tile.executable_bytes": "200 KiB", "tile.sram_bytes": "100 KiB"},
-            "'tile.executable_bytes' (by --set): 200 KiB is more than 'tile.sram_bytes' (by --set), 100 KiB",
+            "'tile.executable_bytes' (as changed): 200 KiB is more than 'tile.sram_bytes' (as changed), 100 KiB",
         ),
         (
             {"chip.grid_columns": 2000},
-            "'chip.grid_columns' (by --set): 2000 is more than 'chip.tiles' (line 5), 1472; give at most that",
+            "'chip.grid_columns' (as changed): 2000 is more than 'chip.tiles' (line 5), 1472; give at most that",
         ),
     ],
 )
@@ -166,6 +167,22 @@ def test_a_part_larger_than_its_whole_is_refused_with_both_numbers(changes: dict
     with pytest.raises(DescriptionError) as caught:
         load_machine("bow", changes)
     assert said in str(caught.value)
+
+
+def test_a_part_that_is_the_whole_stays_it_where_the_whole_is_changed() -> None:
+    """Code lies anywhere in the memory of a core, however large; a ring of one row stays one."""
+    anywhere = tiled("wse2").tile.sources["executable_bytes"]
+    for kib in (24, 96):
+        larger = tiled("wse2", {"tile.sram_bytes": f"{kib} KiB"})
+        written = mimdsim.Machine("wse2", tile={"sram_bytes": kib * 1024, "sources": {"sram_bytes": "assumed: more"}})
+        again = mimdsim.Machine(mimdsim.Machine("wse2", {"tile.sram_bytes": "8 KiB"}), {"tile.sram_bytes": kib * 1024})
+        for machine in (larger, written, again):
+            assert (machine.tile.executable_bytes, machine.tile.sources["executable_bytes"]) == (kib * 1024, anywhere)
+    ring = mimdsim.Machine("tiny", {"chip.tiles": 24, "chip.grid_columns": 24})
+    assert mimdsim.Machine(ring, {"chip.tiles": 48}).chip.grid_columns == 48
+    assert tiled("wse2", {"tile.sram_bytes": "96 KiB", "tile.executable_bytes": "8 KiB"}).tile.executable_bytes == 8192
+    cut = mimdsim.Machine("bow", {"tile.sram_bytes": "100 KiB"})  # which says nothing of where code may lie in more
+    assert mimdsim.Machine(cut, {"tile.sram_bytes": "1 MiB"}).tile.executable_bytes == 100 * 1024
 
 
 def test_a_part_larger_than_its_whole_is_refused_in_a_file_with_both_lines(tmp_path: Path) -> None:
@@ -187,6 +204,9 @@ def test_a_whole_that_is_made_smaller_takes_its_part_with_it() -> None:
 def test_a_number_without_source_is_refused(tmp_path: Path) -> None:
     source = 'tiles = "published: Graphcore GC200; osmarks/ipu-stack topology"\n'
     assert "'tiles' has no entry in 'sources'" in complaint(tmp_path, (source, ""))
+    nowhere = complaint(tmp_path, (source, 'tiles = "published"\n'))
+    assert "sources.tiles: must begin with one of" in nowhere
+    assert "then say where from" in nowhere
     unknown = complaint(tmp_path, (source, source.replace("published", "guessed")))
     assert "sources.tiles: must begin with one of measured, published, derived, assumed" in unknown
     misspelt = complaint(tmp_path, (source, source.replace("tiles", "tile")))

@@ -164,7 +164,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"neuron_parameters": [{}, {"beta": "x"}, {}]},
-        r"'network\.neuron_parameters\.1\.beta' \(by --set\): must be a valid number",
+        r"'network\.neuron_parameters\.1\.beta' \(as changed\): must be a valid number",
     ),
     ({"surrogate": "atan"}, r"network\.surrogate = 'atan' is not known; did you mean 'arctan'"),
 ]

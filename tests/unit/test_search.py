@@ -451,9 +451,21 @@ def test_place_records_spikes_if_asked() -> None:
     assert made.best.figures.cycles > 0
 
 
-def test_dense_spikes_have_no_splits() -> None:
-    with pytest.raises(DescriptionError, match=r'network\.spikes = "sparse"'):
-        package.place("digits", "bow", changes={"network.spikes": "dense"}, candidates=4, processes=1)
+def test_of_dense_spikes_the_form_of_the_program_is_chosen(tmp_path: Path) -> None:
+    """Their products are mapped as planned; all rules of the program may still be faster, also where machines are
+    compared and in studies."""
+    dense = {"network.spikes": "dense", "network.capacity": [], "data.timesteps": 4, "training.max_training_steps": 1}
+    found = package.place("digits", "bow", changes=dense, candidates=4, processes=1)
+    assert found.published is not None
+    assert (found.published.options.program, found.best.options.program) == ("published", "best")
+    assert found.best.figures.cycles < found.published.figures.cycles
+    compared = package.compare("digits", "bow", changes=dense, best_mapping=4)
+    assert compared.cycles == found.best.figures.cycles
+    asked = package.Study(workloads="digits", fill=0.5, changes=dense, mapping="best", candidates=4)
+    (point,) = package.study(asked, tmp_path, processes=1).rows
+    assert point["compute_cycles"] + point["exchange_cycles"] + point["sync_cycles"] == found.best.figures.cycles
+    tight = dense | {"tile.sram_bytes": found.best.figures.peak_bytes - 1}  # which only the published one fits
+    assert package.place("digits", "bow", changes=tight, processes=1).best.options.program == "published"
 
 
 @pytest.mark.slow

@@ -316,7 +316,7 @@ def test_recorded_samples_take_the_place_of_random_ones() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (256, "'network.hidden' (by --set): must be a list; write [256]"),
+        (256, "'network.hidden' (as changed): must be a list; write [256]"),
         ("64,32", "must be a list; write [64, 32]"),
         ("64;32", "must be a list; write [64, 32]"),
         ("[a]", "must be a list (given: '[a]')"),
@@ -332,10 +332,10 @@ def test_a_list_is_asked_for_where_one_is_needed(value: object, said: str) -> No
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"hidden0": []}, "'network.learned.hidden0' (by --set): has 0 values; give 1 or more"),
-        ({"hidden0": [1]}, "1 problem\n  - 'network.learned.hidden0.0' (by --set): must be text"),
-        ({"hidden0": True}, "'network.learned.hidden0' (by --set): must be a list (given: True)"),
-        ("beta", "'network.learned' (by --set): must be a table: [network.learned]"),
+        ({"hidden0": []}, "'network.learned.hidden0' (as changed): has 0 values; give 1 or more"),
+        ({"hidden0": [1]}, "1 problem\n  - 'network.learned.hidden0.0' (as changed): must be text"),
+        ({"hidden0": True}, "'network.learned.hidden0' (as changed): must be a list (given: True)"),
+        ("beta", "'network.learned' (as changed): must have keys, with a value each"),
         ({"hidden0": ["tau"]}, "layer 'hidden0': network.learned: model 'lif' has no parameter 'tau'; it has"),
         ({"input": ["decay"]}, "network.learned.input: no such layer; the layers are"),
     ],

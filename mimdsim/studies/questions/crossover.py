@@ -129,9 +129,13 @@ def answer(ranking: Ranking) -> list[str]:
     elif crossed:
         values = [crossing.value[0] for curve in crossed for crossing in curve.crossings]
         low, high = (field_value(along, float(f"{end:.3g}")) for end in (min(values), max(values)))
+        pairs = {curve.contest.sides for curve in crossed}
+        of_pairs = [curve for curve in found if curve.contest.sides in pairs]
+        one = crossed[0].contest
+        side = f"The better of {one.named(one.sides[0])} and {one.sides[1]}" if len(pairs) == 1 else "The better side"
         said.append(
-            f"The better side changes at {along} = {low} to {high}, at another value on each of {len(crossed):,} of "
-            f"{counted(len(found), 'curve')}; the table has each with its interval."
+            f"{side} changes at {along} = {low} to {high}, at another value on each of "
+            f"{len(crossed):,} of {counted(len(of_pairs), 'curve')}; the table has each with its interval."
         )
     said += _throughout(found, along, word)
     if crossed:
@@ -156,7 +160,7 @@ def _crossing_words(curve: Curve, along: str, word: str) -> str:
 
 
 def _throughout(found: list[Curve], along: str, word: str) -> list[str]:
-    """Curves on which one side is better everywhere, by side."""
+    """Curves on which one side is better everywhere, by side, of the curves of both sides."""
     winners: dict[tuple[str, str], list[Curve]] = {}
     for curve in found:
         if not curve.crossings:
@@ -166,7 +170,8 @@ def _throughout(found: list[Curve], along: str, word: str) -> list[str]:
     for (side, other), those in winners.items():
         low, high = (field_value(along, those[0].ends[end][0]) for end in (0, -1))
         factors = f"{those[0].ends[0][2]} at {low}, {those[0].ends[-1][2]} at {high}"
-        on = "" if len(found) == 1 else f" on {len(those):,} of {counted(len(found), 'curve')}, such as {those[0].name}"
+        both = sum(curve.contest.sides == those[0].contest.sides for curve in found)
+        on = "" if both == 1 else f" on {len(those):,} of {counted(both, 'curve')}, such as {those[0].name}"
         said.append(f"{side} is {word} than {other} at every {along} looked at{on}: {factors}.")
     return said
 
