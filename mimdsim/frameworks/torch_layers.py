@@ -32,6 +32,7 @@ from mimdsim.frameworks.origins import (
     undropped,
 )
 from mimdsim.frameworks.own_neurons import not_read
+from mimdsim.frameworks.planes import ROW_NORMS
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.graph import sources as graph
 from mimdsim.graph.batch_norm import BatchNorm
@@ -250,9 +251,9 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
     of: Any = module.get_submodule(layer.norm)
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
     features, groups = features_of(of)
-    plain = isinstance(of, torch.nn.LayerNorm) and of.weight is None  # which is that of one group of all planes
+    plain = isinstance(of, ROW_NORMS) and of.weight is None  # which is that of one group of all planes
     if features != columns and not (plain and layer.convolution and features == layer.convolution.made.neurons):
-        near = f"torch.nn.GroupNorm(1, {columns}), or a LayerNorm with elementwise_affine=False"
+        near = f"torch.nn.GroupNorm(1, {columns}), or a {type(of).__name__} with elementwise_affine=False"
         nearest = f"; nearest: {near}" if layer.convolution and groups else ""
         raise refusal(
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
@@ -269,7 +270,11 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
     if len(set(every)) > 1:
         return _with_norms(module, recorded, layer, every)
     if groups:
-        return replace(layer, trained_norm=BatchNorm(per="sample", epsilon=of.eps, groups=groups))
+        of_squares = isinstance(of, ROW_NORMS[1:])
+        per = "root_mean_square" if of_squares else "sample"
+        kind = layer.calls.currents[0].dtype
+        epsilon = torch.finfo(kind).eps if of_squares and of.eps is None else of.eps
+        return replace(layer, trained_norm=BatchNorm(per=per, epsilon=epsilon, groups=groups))
     if layer.sources[0].product.folded:
         return layer
     calls, timesteps = recorded.norms[layer.norm], len(layer.calls.sequence(layer.calls.outputs))
@@ -282,7 +287,9 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
 def _with_norms(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer, every: tuple[str, ...]) -> TorchLayer:
     """The layer with batch norms of timesteps, `every` in their order (BNTT)."""
     norms: list[Any] = [module.get_submodule(each) for each in every]
-    about = {(type(each), each.eps, getattr(each, "momentum", 0), each.bias is None) for each in norms}
+    about = {
+        (type(each), each.eps, getattr(each, "momentum", 0), getattr(each, "bias", None) is None) for each in norms
+    }
     timesteps = len(layer.calls.sequence(layer.calls.outputs))
     alike = len(about) == 1 and not features_of(norms[0])[1] and not layer.sources[0].product.folded
     if not alike or len(set(every)) < timesteps or any(recorded.norms[each] != 1 for each in every):
@@ -296,7 +303,7 @@ def _with_norms(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer, 
 
 def features_of(norm: Any) -> tuple[int, int]:
     """How many columns a norm has gains for, and of norms of samples into how many groups it cuts them."""
-    if isinstance(norm, torch.nn.LayerNorm):
+    if isinstance(norm, ROW_NORMS):
         return math.prod(norm.normalized_shape), 1
     if isinstance(norm, torch.nn.GroupNorm):
         return norm.num_channels, norm.num_groups

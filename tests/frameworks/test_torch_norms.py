@@ -18,11 +18,12 @@ zoo = pytest.importorskip("torch_networks")
 nn, jelly, neuron = zoo.nn, zoo.jelly, zoo.neuron
 
 
-def test_a_layer_norm_is_read_alike_in_eval_and_written_back() -> None:
-    module, spikes, _ = zoo.example(zoo.ZOO["snntorch, layer norm"])
+@pytest.mark.parametrize(("name", "per"), [("layer norm", "sample"), ("RMSNorm", "root_mean_square")])
+def test_a_layer_norm_is_read_alike_in_eval_and_written_back(name: str, per: str) -> None:
+    module, spikes, _ = zoo.example(zoo.ZOO[f"snntorch, {name}"])
     workload = mimdsim.from_torch(module, spikes, loss="ce_count_loss")
     assert network_of(workload) == network_of(mimdsim.from_torch(module.eval(), spikes, loss="ce_count_loss"))
-    assert workload.network.batch_norm == ("sample", "sample") or workload.network.batch_norm == "sample"
+    assert workload.network.batch_norm in (per, (per, per))
     program = mimdsim.torch_function(workload, "tiny")
     before = {name: each.detach().clone() for name, each in module.named_parameters()}
     with torch.no_grad():

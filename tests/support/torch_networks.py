@@ -1297,6 +1297,14 @@ class LayerNormed(Loop):
         return torch.stack(out)
 
 
+class RootNorms(LayerNormed):
+    """RMSNorm of what linear layers and their biases make, with an epsilon and with that of float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.RMSNorm(HIDDEN, eps=1e-5), nn.RMSNorm(CLASSES)
+
+
 class PlainNorms(NormedLoop):
     """Norms that do not scale, or do not shift (Kim and Panda 2021, but for all timesteps)."""
 
@@ -1622,6 +1630,7 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "snntorch, layer norm": TorchNetwork(make=LayerNormed, judge=of_counts, scale=1.5),
+    "snntorch, RMSNorm": TorchNetwork(make=RootNorms, judge=of_counts, scale=1.5),
     "snntorch, layer norm of planes": TorchNetwork(
         make=_plain_layer_norm, judge=of_counts, single=True, sample=(2, 8, 8), scale=2.0
     ),

@@ -165,6 +165,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         }
         for where in ("neurons", "planes")
     },
+    "root mean square": {**DENSE, "network.batch_norm": "root_mean_square", "mapping.neurons_per_tile": 0},
     "product of spikes": {
         **DENSE, "network.hidden": (8, 8), "network.sources.output": ["hidden0 * (1 - hidden1)"],
         "network.capacity": None, "mapping.neurons_per_tile": 0,
