@@ -62,10 +62,8 @@ def weights_of(
                 less = before if role == "mean" else 0.0
                 made[array] = np.vstack([*made.get(array, ()), values - less])
                 continue
-            if role == "r" and values.ndim < 2 and values.size != layer.calls.neurons:
-                raise refusal(
-                    f"'{of}' is one number for {layer.calls.neurons} neurons; give each its own, V of that size"
-                )
+            if role == "r" and values.ndim < 2 and values.size not in (1, layer.calls.neurons):
+                raise refusal(f"'{of}' has {values.size} numbers for {layer.calls.neurons} neurons; nearest: one")
             if layer.delays and role == "delay":
                 values = delay_of(layer.delays.ages, values)
             elif rows is None:

@@ -1509,6 +1509,10 @@ ZOO: dict[str, TorchNetwork] = {
     "snntorch RLeaky, one to one": TorchNetwork(
         make=lambda: Loop(snn.RLeaky(beta=0.8, all_to_all=False, V=torch.rand(HIDDEN) - 0.5), _leaky()), judge=of_counts
     ),
+    "snntorch RLeaky, one weight": TorchNetwork(
+        make=lambda: Loop(snn.RLeaky(beta=0.8, all_to_all=False, V=0.6), snn.RLeaky(beta=0.8, all_to_all=False)),
+        judge=of_counts,
+    ),
     "snntorch Synaptic": TorchNetwork(
         make=lambda: Loop(snn.Synaptic(alpha=0.7, beta=0.8), snn.Synaptic(alpha=0.5, beta=0.9)), judge=of_counts
     ),
@@ -1742,7 +1746,7 @@ def in_time(network: TorchNetwork, given: Any) -> Any:
 
 def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray, norm: str = "") -> np.ndarray:
     """A gradient of the module's, [rows, columns] as the array `mine` lies; norm "-": of what is subtracted."""
-    laid = (values.reshape(len(values), -1).T if transposed else values).reshape(-1, mine.shape[1])
+    laid = (values.reshape(len(values), -1).T if transposed and values.ndim else values).reshape(-1, mine.shape[1])
     return -laid if norm == "-" else laid
 
 

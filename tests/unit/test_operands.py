@@ -62,6 +62,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "dense": DENSE,
     "dense, recurrent": {**DENSE, "network.recurrence": "all_to_all", "network.bias": True},
     "dense, onto itself": {**DENSE, "network.recurrence": "one_to_one"},
+    "onto itself by one weight": {"network.recurrence": "one_weight", "network.delay": 0},
+    "dense, onto itself by one weight": {**DENSE, "network.recurrence": "one_weight"},
     "dense, traced": {**DENSE, "mapping.dense_neurons": "traced"},
     "dense, fused": {**DENSE, "mapping.dense_neurons": "fused"},
     "leaky": {**LEAVE_OUT, "network.neuron": "leaky", "network.reset_by": "emission", "network.reset_gradient": "full"},

@@ -238,8 +238,9 @@ class Network(Section):
     )
     """By layer, the parameters of its neurons that are trained, starting from what is given of them; one number is
     shared by the layer."""
-    recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all"]] = "none"
-    """Trained synapses of a layer onto itself, one timestep later; one value is for hidden layers only."""
+    recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all", "one_weight"]] = "none"
+    """Trained synapses of a layer onto itself, one timestep later, 'one_weight' one to one and all the same; one value
+    is for hidden layers only."""
     sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LAYERS)]] = Field(
         default_factory=dict, max_length=MAX_LAYERS
     )
