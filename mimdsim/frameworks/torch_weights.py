@@ -179,7 +179,7 @@ def frozen_arrays(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str
     for of, array, *_ in links_of(layers):
         if array.partition(".")[0] in STATISTICS:
             continue
-        arrays[array] = arrays.get(array, False) or learns[of]
+        arrays[array] = arrays.get(array, False) or learns.get(of, False)  # a buffer never does
     fixed = (public_name(array) for name, layer in named(layers) for array in _rows(name, layer))
     fixed = (each for each in fixed if each.rpartition(".")[2] not in STATISTICS)
     return [*(public_name(array) for array, learning in arrays.items() if not learning), *fixed]

@@ -1513,6 +1513,13 @@ ZOO: dict[str, TorchNetwork] = {
         make=lambda: Loop(snn.RLeaky(beta=0.8, all_to_all=False, V=0.6), snn.RLeaky(beta=0.8, all_to_all=False)),
         judge=of_counts,
     ),
+    "snntorch RSynaptic, one weight that stays, and one that learns": TorchNetwork(
+        make=lambda: Loop(
+            snn.RSynaptic(alpha=0.7, beta=0.8, all_to_all=False, V=0.6, learn_recurrent=False),
+            snn.RSynaptic(alpha=0.5, beta=0.9, all_to_all=False, V=-0.4),
+        ),
+        judge=of_counts,
+    ),
     "snntorch Synaptic": TorchNetwork(
         make=lambda: Loop(snn.Synaptic(alpha=0.7, beta=0.8), snn.Synaptic(alpha=0.5, beta=0.9)), judge=of_counts
     ),
