@@ -134,7 +134,14 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
             + (f"; neurons that are written out have no '{unread}'" if (unread := not_read(recorded)) else "")
             + '; neurons and cells of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
         )
-    order = [_with_norm(module, recorded, _layer(name, calls)) for name, calls in recorded.layers.items()]
+    order = [_layer(name, calls) for name, calls in recorded.layers.items()]
+    for layer in order:
+        if len(layer.sources) > 1 and any(each.product.norm for each in layer.sources):
+            raise refusal(
+                f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run; nearest: "
+                "spikes that are added up, as in SEW blocks, and one norm behind their weights"
+            )
+    order = [_with_norm(module, recorded, layer) for layer in order]
     read = {name for layer in order for source in layer.sources for name in source.layers}
     order.sort(key=lambda layer: bool(returned_by(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
@@ -148,8 +155,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     first = {each.calls.name: each.calls.reading.written.first for each in order if each.calls.reading.written}
     for layer in order:
         _check_every_call(layer, first)
-        alone = len(layer.sources) == 1 and not (layer.recurrent and layer.trained_norm is None)
-        if any(each.product.norm for each in layer.sources) and not alone:
+        if layer.norm and layer.recurrent and layer.trained_norm is None:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
         if len(layer.sources) > 1 and any(each.product.delays for each in layer.sources):
             raise refusal(f"layer '{layer.calls.name}' reads delays that are learned, and more; one source can run")
