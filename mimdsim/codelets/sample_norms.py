@@ -1,5 +1,5 @@
-"""Codelets of layer, group and instance norm: library calls on boxes of one sample and one group of columns, in which
-the statistics are scalars; what is summed over tiles goes through pieces, one number each."""
+"""Codelets of layer, group, instance and RMS norm: library calls on boxes of one sample and one group of columns, in
+which the statistics are scalars; what is summed over tiles goes through pieces, one number each."""
 
 from __future__ import annotations
 
@@ -72,6 +72,19 @@ STANDARDISE_GRADIENT = _of_box(
     f"read q[BOX]; read made[BOX]; read variance{STATISTIC}; read mean{STATISTIC}; read slope{STATISTIC}; "
     "write target[BOX]",
     numerics.standardise_gradient, 0, ("times scalar", "minus", "plus scalar", "times scalar"), 4, "epsilon",
+)  # fmt: skip
+# of the root mean square alone
+SUM_BOX_PRODUCT = _of_box(
+    "SumBoxProduct", "read q[BOX]; read made[BOX]; write products[part]", numerics.sum_box_product, 1, ("times",), 2
+)
+SCALE = _of_box(
+    "ScaleByRoot", f"read source[BOX]; read variance{STATISTIC}; write target[BOX]", numerics.scale_boxes,
+    0, ("times scalar",), 1, "epsilon",
+)  # fmt: skip
+SCALE_GRADIENT = _of_box(
+    "ScaleByRootGradient",
+    f"read q[BOX]; read made[BOX]; read variance{STATISTIC}; read slope{STATISTIC}; write target[BOX]",
+    numerics.scale_gradient, 0, ("times scalar", "minus", "times scalar"), 3, "epsilon",
 )  # fmt: skip
 AVERAGE_PARTS = Codelet(
     name="AverageParts",

@@ -191,7 +191,7 @@ class LayerInTime:
         self._threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)  # of the reset
         self._full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
         self._shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
-        self._wiring = RECURRENCES.index(layer.recurrence)
+        self._wiring = RECURRENCES.index("one_to_one" if layer.recurrence == "one_weight" else layer.recurrence)
         pulled = neuron.resets and neuron.reset_gradient != "pass"
         self._back: tuple[Any, ...] = self._wiring, pulled, self._full, self._threshold, *self._shape
         self._learned = LearnedConstants(layer, self.batch, self.tensors)
@@ -401,7 +401,7 @@ class WholeLayer(LayerInTime):
                     whole_tensors.weight_gradient_block(
                         columns, rows, each.reshape(-1), gradients[role][block].reshape(-1)
                     )
-                if self.layer.recurrence == "one_to_one" and "recurrent" in self.learning:
+                if self.layer.recurrence in ("one_to_one", "one_weight") and "recurrent" in self.learning:
                     own = len(self._groups), self._entries, each, gradients["recurrent"][block, 0]
                     whole_linear.own_row_gradient(block, *own)
                 if self.layer.bias and "bias" in self.learning:

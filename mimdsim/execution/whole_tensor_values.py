@@ -11,7 +11,7 @@ import numpy as np
 from mimdsim.execution.execute import Shares, aligned
 from mimdsim.graph import OPERATIONS, Layer, SpikingNetwork
 from mimdsim.graph.batch_norm import STATISTICS, averaging
-from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, coefficients_of
+from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, SharedRow, coefficients_of
 from mimdsim.graph.linear_neurons import LinearNeuron, RowGradient
 from mimdsim.graph.names import Parameter
 from mimdsim.numerics.fused import whole_dense
@@ -104,8 +104,12 @@ class DerivedTensors:
             return
         values, gradients = self._rows("value", self.own), self._rows("gradient", self._tensors)
         for each in self._layer.derived:
-            given = (*(gradients[made] for made in each.makes), *(values[own] for own in each.of))
-            made = OPERATIONS[f"{each.kind}_gradient"].evaluate(each.about, *given)
+            of_made, trained = [gradients[made] for made in each.makes], [values[own] for own in each.of]
+            if isinstance(each.about, SharedRow):
+                about = ConstantGradient(coefficients=each.about, constant=0)
+                made = OPERATIONS["constant_gradient"].evaluate(about, *trained, *of_made)
+            else:
+                made = OPERATIONS[f"{each.kind}_gradient"].evaluate(each.about, *of_made, *trained)
             gradients |= dict(zip(each.of, made, strict=True))
         self._leave("gradient", self.own, gradients)
 

@@ -45,7 +45,7 @@ from mimdsim.frameworks.origins import (
     parts_of,
     undropped,
 )
-from mimdsim.frameworks.planes import check_inherited, function_of, options_of
+from mimdsim.frameworks.planes import ROW_NORMS, check_inherited, function_of, options_of
 from mimdsim.frameworks.recording import (
     FRAMEWORKS,
     NOT_OF_USERS,
@@ -62,8 +62,8 @@ from mimdsim.graph.weight_functions import WeightFunction
 _DROPOUT = "torch.nn.Dropout, neuron by neuron, or Dropout2d of whole planes"
 _CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
 _NORM = (
-    "torch.nn.LayerNorm, GroupNorm, or BatchNorm1d or 2d right after a linear layer or a convolution, which is trained "
-    "as such, and in eval() folded into the weights before it"
+    "torch.nn.LayerNorm, RMSNorm, GroupNorm, or BatchNorm1d or 2d right after a linear layer or a convolution, which "
+    "is trained as such, and in eval() folded into the weights before it"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _ENCODED = "encode the example before the module gets it"
@@ -72,7 +72,7 @@ BNTT = "BatchNormThroughTime"
 NEAREST = {
     **dict.fromkeys(("Dropout3d", "AlphaDropout", "FeatureAlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("InstanceNorm3d", "LocalResponseNorm", "RMSNorm", "NeuNorm"), _NORM),
+    **dict.fromkeys(("InstanceNorm3d", "LocalResponseNorm", "NeuNorm"), _NORM),
     "ThresholdDependentBatchNorm3d": "spikingjelly ThresholdDependentBatchNorm2d",
     **dict.fromkeys(
         (f"TemporalEffectiveBatchNorm{d}d" for d in (1, 2, 3)), "a batch norm for each timestep (BNTT), or one for all"
@@ -106,7 +106,8 @@ NEAREST = {
 }
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
 _NN = torch.nn
-OF_SAMPLES = (_NN.LayerNorm, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)  # norms of each by itself
+# norms of each by itself
+OF_SAMPLES = (*ROW_NORMS, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)
 OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax)
 
 

@@ -161,7 +161,10 @@ def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
 def _recurrence(layer: TorchLayer) -> str:
     if not layer.recurrent or sums_apart(layer):
         return "none"
-    return "one_to_one" if layer.calls.reading.recurrent == "V" else "all_to_all"
+    reading = layer.calls.reading
+    if reading.recurrent != "V":
+        return "all_to_all"
+    return "one_weight" if layer.calls.module.V.numel() == 1 < layer.calls.neurons else "one_to_one"
 
 
 def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:

@@ -18,9 +18,11 @@ from mimdsim.graph import OPERATIONS
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Pair, Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import product
-from mimdsim.graph.sample_norm import SampleNorm
+from mimdsim.graph.sample_norm import of_sample
 
 Options = dict[str, Any]
+# norms of the last axes of a sample; PyTorch has the second since 2.4
+ROW_NORMS = tuple(getattr(torch.nn, name) for name in ("LayerNorm", "RMSNorm") if hasattr(torch.nn, name))
 SAME_CURRENT = 1e-5  # of the largest: float32 sums in another order
 SAME_GRADIENT = 1e-3  # of the largest: of what batch norm makes of next to nothing, too
 
@@ -225,8 +227,7 @@ def currents_of(
         made = np.stack([evaluate(norm, each, gain, shift)[0] for each in batches]).reshape(made.shape)
     elif norm:
         positions = convolution.made.positions if convolution else 1
-        about = SampleNorm(positions=positions, groups=norm.groups, epsilon=norm.epsilon)
-        standard, _ = OPERATIONS["standardise"].evaluate(about, made.reshape(-1, made.shape[-1]))
+        standard, _ = OPERATIONS["standardise"].evaluate(of_sample(norm, positions), made.reshape(-1, made.shape[-1]))
         made = standard.reshape(made.shape) * gain + shift
     if convolution and convolution.after:
         made = _pooled(convolution.made, convolution.after, made)
@@ -250,8 +251,10 @@ def largest_of_norm(
     groups = gain.shape[-1] if norm.averages else norm.groups
     gain = np.abs(gain).max(axis=0)  # of all timesteps
     shares = made.reshape(*made.shape[:2], groups, -1)
-    axes = {"sequence": (0, 1, 3), "sample": (3,)}.get(norm.per, (1, 3))
-    least = shares.var(axis=axes, keepdims=True).min(axis=(0, 1, 3))
+    axes = (1, 3) if norm.averages else (3,)
+    axes = (0, *axes) if norm.per == "sequence" else axes
+    spread = np.square(shares).mean if norm.per == "root_mean_square" else shares.var
+    least = spread(axis=axes, keepdims=True).min(axis=(0, 1, 3))
     scale = np.abs(gain.reshape(groups, -1)) / np.sqrt(least + norm.epsilon)[:, None]
     neurons = convolution.result.neurons if convolution else gain.size
     largest: np.ndarray = np.repeat(scale.reshape(-1), neurons // gain.size) * np.abs(made).max()

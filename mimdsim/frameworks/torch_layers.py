@@ -32,6 +32,7 @@ from mimdsim.frameworks.origins import (
     undropped,
 )
 from mimdsim.frameworks.own_neurons import not_read
+from mimdsim.frameworks.planes import ROW_NORMS
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.graph import sources as graph
 from mimdsim.graph.batch_norm import BatchNorm
@@ -133,7 +134,14 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
             + (f"; neurons that are written out have no '{unread}'" if (unread := not_read(recorded)) else "")
             + '; neurons and cells of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
         )
-    order = [_with_norm(module, recorded, _layer(name, calls)) for name, calls in recorded.layers.items()]
+    order = [_layer(name, calls) for name, calls in recorded.layers.items()]
+    for layer in order:
+        if len(layer.sources) > 1 and any(each.product.norm for each in layer.sources):
+            raise refusal(
+                f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run; nearest: "
+                "spikes that are added up, as in SEW blocks, and one norm behind their weights"
+            )
+    order = [_with_norm(module, recorded, layer) for layer in order]
     read = {name for layer in order for source in layer.sources for name in source.layers}
     order.sort(key=lambda layer: bool(returned_by(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
@@ -147,8 +155,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     first = {each.calls.name: each.calls.reading.written.first for each in order if each.calls.reading.written}
     for layer in order:
         _check_every_call(layer, first)
-        alone = len(layer.sources) == 1 and not (layer.recurrent and layer.trained_norm is None)
-        if any(each.product.norm for each in layer.sources) and not alone:
+        if layer.norm and layer.recurrent and layer.trained_norm is None:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
         if len(layer.sources) > 1 and any(each.product.delays for each in layer.sources):
             raise refusal(f"layer '{layer.calls.name}' reads delays that are learned, and more; one source can run")
@@ -250,9 +257,9 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
     of: Any = module.get_submodule(layer.norm)
     columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
     features, groups = features_of(of)
-    plain = isinstance(of, torch.nn.LayerNorm) and of.weight is None  # which is that of one group of all planes
+    plain = isinstance(of, ROW_NORMS) and of.weight is None  # which is that of one group of all planes
     if features != columns and not (plain and layer.convolution and features == layer.convolution.made.neurons):
-        near = f"torch.nn.GroupNorm(1, {columns}), or a LayerNorm with elementwise_affine=False"
+        near = f"torch.nn.GroupNorm(1, {columns}), or a {type(of).__name__} with elementwise_affine=False"
         nearest = f"; nearest: {near}" if layer.convolution and groups else ""
         raise refusal(
             f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
@@ -269,7 +276,11 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
     if len(set(every)) > 1:
         return _with_norms(module, recorded, layer, every)
     if groups:
-        return replace(layer, trained_norm=BatchNorm(per="sample", epsilon=of.eps, groups=groups))
+        of_squares = isinstance(of, ROW_NORMS[1:])
+        per = "root_mean_square" if of_squares else "sample"
+        kind = layer.calls.currents[0].dtype
+        epsilon = torch.finfo(kind).eps if of_squares and of.eps is None else of.eps
+        return replace(layer, trained_norm=BatchNorm(per=per, epsilon=epsilon, groups=groups))
     if layer.sources[0].product.folded:
         return layer
     calls, timesteps = recorded.norms[layer.norm], len(layer.calls.sequence(layer.calls.outputs))
@@ -282,7 +293,9 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
 def _with_norms(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer, every: tuple[str, ...]) -> TorchLayer:
     """The layer with batch norms of timesteps, `every` in their order (BNTT)."""
     norms: list[Any] = [module.get_submodule(each) for each in every]
-    about = {(type(each), each.eps, getattr(each, "momentum", 0), each.bias is None) for each in norms}
+    about = {
+        (type(each), each.eps, getattr(each, "momentum", 0), getattr(each, "bias", None) is None) for each in norms
+    }
     timesteps = len(layer.calls.sequence(layer.calls.outputs))
     alike = len(about) == 1 and not features_of(norms[0])[1] and not layer.sources[0].product.folded
     if not alike or len(set(every)) < timesteps or any(recorded.norms[each] != 1 for each in every):
@@ -296,7 +309,7 @@ def _with_norms(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer, 
 
 def features_of(norm: Any) -> tuple[int, int]:
     """How many columns a norm has gains for, and of norms of samples into how many groups it cuts them."""
-    if isinstance(norm, torch.nn.LayerNorm):
+    if isinstance(norm, ROW_NORMS):
         return math.prod(norm.normalized_shape), 1
     if isinstance(norm, torch.nn.GroupNorm):
         return norm.num_channels, norm.num_groups

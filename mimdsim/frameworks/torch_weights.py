@@ -62,10 +62,8 @@ def weights_of(
                 less = before if role == "mean" else 0.0
                 made[array] = np.vstack([*made.get(array, ()), values - less])
                 continue
-            if role == "r" and values.ndim < 2 and values.size != layer.calls.neurons:
-                raise refusal(
-                    f"'{of}' is one number for {layer.calls.neurons} neurons; give each its own, V of that size"
-                )
+            if role == "r" and values.ndim < 2 and values.size not in (1, layer.calls.neurons):
+                raise refusal(f"'{of}' has {values.size} numbers for {layer.calls.neurons} neurons; nearest: one")
             if layer.delays and role == "delay":
                 values = delay_of(layer.delays.ages, values)
             elif rows is None:
@@ -181,7 +179,7 @@ def frozen_arrays(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str
     for of, array, *_ in links_of(layers):
         if array.partition(".")[0] in STATISTICS:
             continue
-        arrays[array] = arrays.get(array, False) or learns[of]
+        arrays[array] = arrays.get(array, False) or learns.get(of, False)  # a buffer never does
     fixed = (public_name(array) for name, layer in named(layers) for array in _rows(name, layer))
     fixed = (each for each in fixed if each.rpartition(".")[2] not in STATISTICS)
     return [*(public_name(array) for array, learning in arrays.items() if not learning), *fixed]

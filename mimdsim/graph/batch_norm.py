@@ -23,14 +23,16 @@ from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, l
 if TYPE_CHECKING:
     from mimdsim.graph.layer import Layer
 
-PER = ("timestep", "sequence", "each_timestep", "sample")
+OF_SAMPLES = ("sample", "root_mean_square")
+PER = ("timestep", "sequence", "each_timestep", *OF_SAMPLES)
 STATISTICS = ("mean", "variance")  # roles of the running averages, which are kept like parameters and not trained
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchNorm:
     """per: the statistics are those of every timestep, or of all timesteps of the sequence together; or, of a "sample",
-    those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`sample_norm.py`).
+    those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`sample_norm.py`); of
+    a "root_mean_square" alike, about 0 instead of the mean.
     rows: of gain, bias and statistics, one for each timestep where these are of "each_timestep". fixed: by the running
     averages, which stay as they are. epsilon: added to the variance. momentum: the share that a new value has of a
     running average (0 to 1)."""
@@ -51,7 +53,10 @@ class BatchNorm:
                 "above 0, momentum from 0 to 1"
             )
         if self.groups != 1 and self.averages:
-            raise MappingError(f'network.batch_norm_groups = {self.groups}: only a batch_norm of a "sample" has groups')
+            raise MappingError(
+                f'network.batch_norm_groups = {self.groups}: only a batch_norm of a "sample" or "root_mean_square" has '
+                "groups"
+            )
 
     @property
     def at_once(self) -> bool:
@@ -61,7 +66,7 @@ class BatchNorm:
     @property
     def averages(self) -> tuple[str, ...]:
         """Roles of the running averages that it keeps."""
-        return () if self.per == "sample" else STATISTICS
+        return () if self.per in OF_SAMPLES else STATISTICS
 
 
 @dataclass(frozen=True, kw_only=True)

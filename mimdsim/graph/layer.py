@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Shown
 from mimdsim.graph.batch_norm import BatchNorm
@@ -15,6 +13,7 @@ from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.dropout import OF, PER
+from mimdsim.graph.learned_constants import SharedRow, plain_number
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
 from mimdsim.graph.names import Parameter, before, coefficient_of, delay_width_of, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder, Value
@@ -22,7 +21,7 @@ from mimdsim.graph.sources import Source, labels_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.graph.weight_functions import WeightFunction
 
-RECURRENCES = ("none", "one_to_one", "all_to_all")
+RECURRENCES = ("none", "one_to_one", "all_to_all", "one_weight")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +47,11 @@ class Layer(Shown):
     training step, drawn anew for every timestep or for the whole sequence (`dropout_per`), of every neuron or of whole
     planes (`dropout_of`). norm: batch norm of the sum of its weighted sources, with gain and bias; what comes from
     itself is added to that. bias: trained currents per neuron, so many, which are added up. recurrence: synapses from
-    the layer's spikes of the previous timestep onto each neuron itself ('one_to_one') or all ('all_to_all'). spiking
-    False: the membrane potential is the output, of neurons that are never reset, or with `reset_unread` where they
-    would spike, though nobody reads those spikes. delays: of every weight, learned with it. weight_functions: by the
-    public name of a parameter, what weights are made of it. Raises MappingError for an unknown choice.
+    the layer's spikes of the previous timestep onto each neuron itself ('one_to_one'; 'one_weight': the same for all)
+    or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
+    `reset_unread` where they would spike, though nobody reads those spikes. delays: of every weight, learned with it.
+    weight_functions: by the public name of a parameter, what weights are made of it. Raises MappingError for an unknown
+    choice.
     """
 
     name: str
@@ -77,6 +77,12 @@ class Layer(Shown):
             hint = suggest(self.recurrence, RECURRENCES)
             raise MappingError(
                 f"layer '{self.name}': network.recurrence = {self.recurrence!r} is not a valid choice{hint}"
+            )
+        made_of_weights = f"{self.name}.recurrent" in dict(self.weight_functions)
+        if self.recurrence == "one_weight" and (made_of_weights or self.gates > 1):
+            raise MappingError(
+                f"layer '{self.name}': network.recurrence = \"one_weight\" goes with no function or format of weights, "
+                'and with no cells that have gates; nearest: "one_to_one"'
             )
         if self.dropout_per not in PER or not 0 <= self.dropout < 1:
             raise MappingError(
@@ -189,13 +195,7 @@ class Layer(Shown):
         """Constants of linear neurons that are trained, and numbers of cells that the layer shares."""
         if self.cell is None:
             return self.acting_neuron.learned
-        return tuple(
-            Learned(
-                name=row, value=np.array([self.cell.values[row]]), link="", low=-np.inf, high=np.inf, slopes=(),
-                lift=np.zeros(1),
-            )
-            for row in self.cell.of.shared
-        )  # fmt: skip
+        return tuple(plain_number(row, self.cell.values[row]) for row in self.cell.of.shared)
 
     @property
     def gates(self) -> int:
@@ -238,7 +238,8 @@ class Layer(Shown):
         )
         shapes = {"delay": (self.inputs, self.neurons)} if self.delays else {}
         if self.recurs:
-            shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
+            rows = self.neurons if self.recurrence in ("all_to_all", "none") else 1  # none: cells have their own
+            shapes["recurrent"] = (rows, 1 if self.recurrence == "one_weight" else self.gates * self.neurons)
         if self.bias or (self.norm and self.norm.averages):
             rows = self.norm.rows if self.norm else 1
             shapes |= dict.fromkeys(self._biases, (rows, self.gates * self.columns))
@@ -279,6 +280,10 @@ class Layer(Shown):
             of = tuple(named[f"{self.name}.{role}"] for role in roles)
             name, total = f"biases.{self.name}", (replace(of[0], source="sum"),)
             made.append(Derived(name=name, kind="bias_sum", about=len(of), of=of, makes=total))
+        if self.recurrence == "one_weight":
+            own = named[f"{self.name}.recurrent"]
+            each, about = replace(own, shape=(1, self.neurons), source="each"), SharedRow.of("V", self.neurons)
+            made.append(Derived(name=each.name, kind="coefficients", about=about, of=(own,), makes=(each,)))
         for public, function in self.weight_functions:
             own = named[public]
             acts = replace(own, source=".".join(filter(None, (own.source, function.function))))

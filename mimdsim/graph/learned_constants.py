@@ -82,14 +82,25 @@ class Coefficients:
         return shortest(base)
 
 
+def plain_number(name: str, value: float = 0.0) -> Learned:
+    """One that is learned as it is; value: where it begins."""
+    bounds = {"low": -np.inf, "high": np.inf}
+    return Learned(name=name, value=np.array([value]), link="", slopes=(), lift=np.zeros(1), **bounds)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedRow:
-    """Attributes of 'coefficients' of cells: one learned number, as it is, for each of so many neurons."""
+    """Attributes of 'coefficients' of cells and of synapses onto themselves: one learned number, as it is, for each of
+    so many neurons."""
 
     model: str
     learned: tuple[Learned]
     neurons: int
     count: int = 1
+
+    @classmethod
+    def of(cls, name: str, neurons: int) -> SharedRow:
+        return cls(model=name, learned=(plain_number(name),), neurons=neurons)
 
     def slope(self, _row: int, _constant: int) -> np.ndarray:
         return np.ones(1)

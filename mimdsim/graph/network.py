@@ -50,7 +50,7 @@ from mimdsim.graph.names import (
 )
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
-from mimdsim.graph.sample_norm import SampleNorm
+from mimdsim.graph.sample_norm import SampleNorm, of_sample
 from mimdsim.graph.sources import ADD, COMPLEMENT, TIMES, Source, labels_of
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import add_updates
@@ -297,7 +297,7 @@ class SpikingNetwork(Shown):
 
     def sample_norm(self, layer: Layer, norm: BatchNorm) -> SampleNorm:
         places = layer.convolution.made.positions if layer.convolution else 1
-        return SampleNorm(positions=places, groups=norm.groups, epsilon=norm.epsilon)
+        return of_sample(norm, places)
 
     def _check_planes(self, layer: Layer) -> None:
         convolution = layer.convolution

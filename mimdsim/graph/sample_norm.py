@@ -1,4 +1,5 @@
-"""Layer, group and instance norm: currents of a sample, of mean 0 and variance 1 over equal shares of its columns.
+"""Layer, group and instance norm: currents of a sample, of mean 0 and variance 1 over equal shares of its columns; and
+of the root mean square alone, whose mean stays (RMSNorm).
 
 Gain and bias are rows that are multiplied and added after it (`self_synapse`, `bias_add`). Nothing is averaged over
 samples, so that evaluations do the same.
@@ -10,17 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleNorm:
     """Statistics of a sample, which has so many rows (positions), for each of `groups` equal shares of the columns.
-    epsilon: added to the variance."""
+    epsilon: added to the variance. centred: the mean is taken off; else the variance is about 0."""
 
     positions: int
     groups: int
     epsilon: float
+    centred: bool = True
 
     def shares(self, x: np.ndarray) -> np.ndarray:
         """[samples, positions, groups, columns of a group] of [rows, columns]."""
@@ -29,6 +32,11 @@ class SampleNorm:
     def values(self, columns: int) -> int:
         """How many have a mean and a variance in common."""
         return self.positions * columns // self.groups
+
+
+def of_sample(norm: BatchNorm, positions: int) -> SampleNorm:
+    centred = norm.per == "sample"
+    return SampleNorm(positions=positions, groups=norm.groups, epsilon=norm.epsilon, centred=centred)
 
 
 def _mean(shares: np.ndarray) -> np.ndarray:
@@ -46,7 +54,7 @@ def _inverse(norm: SampleNorm, variance: np.ndarray) -> np.ndarray:
 def _standardise(norm: SampleNorm, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of the shape of x, and the variances [samples, groups]."""
     shares = norm.shares(x)
-    apart = shares - _mean(shares)
+    apart = shares - _mean(shares) if norm.centred else shares
     variance = _mean(apart * apart)
     made = apart * _inverse(norm, variance)
     return made.reshape(x.shape), variance.reshape(-1, norm.groups)
@@ -55,7 +63,8 @@ def _standardise(norm: SampleNorm, x: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def _gradient(norm: SampleNorm, q: np.ndarray, made: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray]:
     gradient, normal = norm.shares(q), norm.shares(made)
     inverse = _inverse(norm, variance).reshape(-1, 1, norm.groups, 1)
-    apart = gradient - _mean(gradient) - normal * _mean(gradient * normal)
+    apart = gradient - normal * _mean(gradient * normal)
+    apart = apart - _mean(gradient) if norm.centred else apart
     return ((inverse * apart).reshape(q.shape),)
 
 
@@ -75,12 +84,12 @@ SAMPLE_NORM = (
         ),
         evaluate=_standardise,
         vjp=_vjp,
-        flops=lambda values, _: 6 * elements(values[0]),
+        flops=lambda values, norm: (6 if norm.centred else 4) * elements(values[0]),
     ),
     OpDef(
         name="standardise_gradient",
         shapes=like(0),
         evaluate=_gradient,
-        flops=lambda values, _: 7 * elements(values[0]),
+        flops=lambda values, norm: (7 if norm.centred else 5) * elements(values[0]),
     ),
 )

@@ -434,8 +434,8 @@ REFUSED = {
     "'1' (AlphaDropout) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
         nn.AlphaDropout(0.2)
     ),
-    "'1' (RMSNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, GroupNorm": lambda: sequential(
-        nn.RMSNorm(8)
+    "'1' (LocalResponseNorm) is not among the layers that run here; nearest: torch.nn.LayerNorm, RMSNorm": lambda: (
+        sequential(nn.LocalResponseNorm(8))
     ),
     "'1' (BatchNorm1d) does not follow a convolution or linear layer at once; nearest: an example that": lambda: (
         nn.Sequential(nn.Flatten(), nn.BatchNorm1d(zoo.INPUTS), *sequential())

@@ -18,11 +18,12 @@ zoo = pytest.importorskip("torch_networks")
 nn, jelly, neuron = zoo.nn, zoo.jelly, zoo.neuron
 
 
-def test_a_layer_norm_is_read_alike_in_eval_and_written_back() -> None:
-    module, spikes, _ = zoo.example(zoo.ZOO["snntorch, layer norm"])
+@pytest.mark.parametrize(("name", "per"), [("layer norm", "sample"), ("RMSNorm", "root_mean_square")])
+def test_a_layer_norm_is_read_alike_in_eval_and_written_back(name: str, per: str) -> None:
+    module, spikes, _ = zoo.example(zoo.ZOO[f"snntorch, {name}"])
     workload = mimdsim.from_torch(module, spikes, loss="ce_count_loss")
     assert network_of(workload) == network_of(mimdsim.from_torch(module.eval(), spikes, loss="ce_count_loss"))
-    assert workload.network.batch_norm == ("sample", "sample") or workload.network.batch_norm == "sample"
+    assert workload.network.batch_norm in (per, (per, per))
     program = mimdsim.torch_function(workload, "tiny")
     before = {name: each.detach().clone() for name, each in module.named_parameters()}
     with torch.no_grad():
@@ -155,3 +156,27 @@ def test_norms_of_timesteps_that_differ_or_take_turns_are_refused() -> None:
     ):
         with pytest.raises(DescriptionError, match=r"layer 'cell' has several norms, 'norms\.0' among them"):
             mimdsim.from_torch(Through(norms), spikes)
+
+
+class Residual(nn.Module):  # type: ignore[misc, name-defined]
+    """A block of MS-ResNet: normalised currents are added up, and no spikes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.norm1, self.cell1 = nn.Linear(9, 8), nn.BatchNorm1d(8), zoo.snn.Leaky(beta=0.9)
+        self.fc2, self.norm2, self.cell2 = nn.Linear(8, 8), nn.BatchNorm1d(8), zoo.snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.cell1.reset_mem(), self.cell2.reset_mem(), []
+        for step in x:
+            current = self.norm1(self.fc1(step))
+            spikes, one = self.cell1(current, one)
+            spikes, two = self.cell2(current + self.norm2(self.fc2(spikes)), two)
+            out.append(spikes)
+        return torch.stack(out)
+
+
+def test_normalised_currents_that_are_added_up_are_refused_for_what_they_are() -> None:
+    for module in (Residual(), Residual().eval()):
+        with pytest.raises(DescriptionError, match="layer 'cell2' adds up what batch norm makes and more; one source"):
+            mimdsim.from_torch(module, (torch.rand(5, 3, 9) < 0.4).float())

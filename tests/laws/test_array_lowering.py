@@ -60,7 +60,8 @@ def dense_networks(draw: Any) -> SpikingNetwork:
     return small_network(
         widths, timesteps=draw(st.integers(1, 4)), batch=draw(st.integers(1, 20)), spikes="dense",
         reset_gradient=draw(st.sampled_from(["pass", "mask"])), optimiser=draw(st.sampled_from([SGD, ADAM])),
-        recurrence=draw(st.sampled_from(["none", "one_to_one", "all_to_all"])), delay=draw(st.sampled_from([0, 1])),
+        recurrence=draw(st.sampled_from(["none", "one_to_one", "all_to_all", "one_weight"])),
+        delay=draw(st.sampled_from([0, 1])),
         bias=draw(st.booleans()),
     )  # fmt: skip
 
@@ -249,7 +250,9 @@ def test_fused_neurons_give_the_same_bits_and_cost_less_where_starting_is_most()
 TRACED = MappingOptions(dense_neurons="traced")
 
 
-@pytest.mark.parametrize(("recurrence", "delay"), [("none", 0), ("one_to_one", 1), ("all_to_all", 0)])
+@pytest.mark.parametrize(
+    ("recurrence", "delay"), [("none", 0), ("one_to_one", 1), ("all_to_all", 0), ("one_weight", 1)]
+)
 def test_traced_timesteps_run_strictly(recurrence: str, delay: int) -> None:
     network = small_network(
         (18, 20, 4), timesteps=3, batch=3, spikes="dense", optimiser=ADAM, recurrence=recurrence, delay=delay, bias=True

@@ -18,16 +18,16 @@ from mimdsim.execution import WholeTensors
 from mimdsim.graph import SpikingNetwork, inference_network, training_graph
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.operations import OPERATIONS
-from mimdsim.graph.sample_norm import SampleNorm
+from mimdsim.graph.sample_norm import SampleNorm, of_sample
 from mimdsim.workload import MappingOptions, load_workload, network_of
 from mimdsim.workload.interchange.layers import network_of_layers
 
 EPSILON = 2.0**-10  # exact in float32
 
 
-def normed(network: SpikingNetwork, *groups: int, others: str = "sample") -> SpikingNetwork:
-    """Norms of samples in so many groups, layer by layer; others: of further layers."""
-    norms = [BatchNorm(per="sample", epsilon=EPSILON, groups=each) for each in groups]
+def normed(network: SpikingNetwork, *groups: int, others: str = "sample", per: str = "sample") -> SpikingNetwork:
+    """Norms of samples in so many groups, layer by layer; per: theirs, others: of further layers."""
+    norms = [BatchNorm(per=per, epsilon=EPSILON, groups=each) for each in groups]
     norms += [BatchNorm(per=others, epsilon=EPSILON)] * (len(network.layers) - len(groups))
     layers = zip(network.layers, norms, strict=True)
     return replace(network, layers=tuple(replace(layer, norm=norm) for layer, norm in layers))
@@ -42,6 +42,12 @@ def networks() -> dict[str, SpikingNetwork]:
         "recurrent": normed(small_network((9, 8, 4), recurrence="all_to_all", reset_gradient="mask", **dense), 2),
         "planes": normed(network_of_planes(*CHAINS["two"], gain=10.0, delay=0), 3, 2),
         "pooled after": normed(network_of_planes(*CHAINS["max after"], gain=10.0, delay=0), 1),
+        "root mean square": normed(
+            small_network((9, 8, 6, 4), bias=True, **dense), 2, others="root_mean_square", per="root_mean_square"
+        ),
+        "root mean square of planes": normed(
+            network_of_planes(*CHAINS["two"], gain=10.0, delay=0), 3, 2, per="root_mean_square"
+        ),
         "beside batch norm": normed(small_network((9, 8, 6, 4), **dense), 2, others="sequence"),
     }
 
@@ -62,6 +68,22 @@ def test_the_operation_and_its_gradient_are_those_of_pytorch(positions: int, gro
     wanted.backward(torch.tensor(q.reshape(5, positions, 6).transpose(0, 2, 1).copy()))
     for ours, theirs in ((made, wanted.detach()), (d_x, planes.grad)):
         assert relative_error(ours, theirs.numpy().transpose(0, 2, 1).reshape(ours.shape)) < 1e-12
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("positions", "groups"), [(1, 1), (4, 1), (1, 3)])
+def test_the_root_mean_square_is_that_of_pytorch(positions: int, groups: int) -> None:
+    torch = pytest.importorskip("torch")
+    draw, norm = np.random.default_rng(1), BatchNorm(per="root_mean_square", epsilon=EPSILON, groups=groups)
+    about = of_sample(norm, positions)
+    x, q = draw.normal(1.0, 2.0, (5 * positions, 6)), draw.normal(size=(5 * positions, 6))
+    made, squares = OPERATIONS["standardise"].evaluate(about, x)
+    (d_x,) = OPERATIONS["standardise_gradient"].evaluate(about, q, made, squares)
+    shares = torch.tensor(x.reshape(5 * groups, -1), requires_grad=True)
+    wanted = torch.nn.functional.rms_norm(shares, shares.shape[1:], eps=EPSILON)
+    wanted.backward(torch.tensor(q.reshape(5 * groups, -1)))
+    for ours, theirs in ((made, wanted.detach()), (d_x, shares.grad)):
+        assert relative_error(ours, theirs.numpy().reshape(ours.shape)) < 1e-12
 
 
 @pytest.mark.first(2)
@@ -118,7 +140,10 @@ def test_evaluations_normalise_as_training_does() -> None:
     [
         ({"network.batch_norm_groups": 3}, "groups = 3 do not divide its 512 columns evenly"),
         ({"network.batch_norm_groups": 512}, "a norm of one value has no variance: lower network.batch_norm_groups"),
-        ({"network.batch_norm": "timestep", "network.batch_norm_groups": 2}, 'only a batch_norm of a "sample" has'),
+        (
+            {"network.batch_norm": "timestep", "network.batch_norm_groups": 2},
+            'only a batch_norm of a "sample" or "root',
+        ),
         ({"network.spikes": "sparse", "network.capacity": [9, 9]}, "batch norm is of all currents: set network.spikes"),
     ],
 )

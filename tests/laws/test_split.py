@@ -61,7 +61,7 @@ def cases(draw: Any, chips: int = 1) -> tuple[SpikingNetwork, MappingOptions]:
         widths, timesteps=draw(st.integers(1, 4)), batch=draw(st.integers(2, 9)),
         capacities=tuple(draw(st.integers(1, width)) for width in widths[1:]),
         reset_gradient=draw(st.sampled_from(["pass", "mask"])), optimiser=draw(st.sampled_from([SGD, ADAM])),
-        recurrence=draw(st.sampled_from(["none", "one_to_one", "all_to_all"])), bias=draw(st.booleans()),
+        recurrence=draw(st.sampled_from(["none", "one_to_one", "all_to_all", "one_weight"])), bias=draw(st.booleans()),
         delay=draw(st.integers(0, 1)),
     )  # fmt: skip
     options = MappingOptions(

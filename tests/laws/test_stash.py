@@ -130,7 +130,7 @@ def test_any_small_network(data: st.DataObject, seed: int) -> None:
         "timesteps": 6,
         "batch": data.draw(st.integers(2, 4)),
         "delay": data.draw(st.sampled_from([0, 1])),
-        "recurrence": data.draw(st.sampled_from(["none", "one_to_one", "all_to_all"])),
+        "recurrence": data.draw(st.sampled_from(["none", "one_to_one", "all_to_all", "one_weight"])),
         "bias": data.draw(st.booleans()),
         "widths": tuple(data.draw(st.lists(st.integers(2, 6), min_size=3, max_size=4))),
     }

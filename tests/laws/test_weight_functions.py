@@ -291,3 +291,20 @@ def test_a_network_trains_what_its_weights_are_made_of() -> None:
     np.testing.assert_array_equal(np.abs(values), np.abs(made.weights["hidden0"]).astype(np.float64))
     assert (second.recurrent[:8] >= 0).all()
     assert (second.recurrent[8:] <= 0).all()
+
+
+def test_one_weight_of_a_layer_is_no_function() -> None:
+    with pytest.raises(MappingError, match='"one_weight" goes with no function or format of weights'):
+        functional("abs", recurrence="one_weight")
+
+
+def test_copies_of_a_layer_share_its_one_weight() -> None:
+    network = network_reading(POPULATIONS, optimiser=ADAM, recurrence="one_weight", gain=8.0)
+    values = given_values(network, 3)
+    for made in (
+        compiled_on_chips(network, 2, 30),
+        compiled(network, tiles=200, options=MappingOptions(split={"hidden0": Split(batch=3, inputs=2)})),
+    ):
+        found = executed(made, values)
+        assert_agrees(found, interpreted(network, values))
+        assert_same_bits(executed(made, values, strict=True), found)

@@ -248,7 +248,7 @@ def test_second_thresholds_and_generators_are_those_written(model: str) -> None:
     assert (engine.activity().ids["hidden0"] != before).any()
 
 
-@pytest.mark.parametrize("recurrence", ["all_to_all", "one_to_one", "none"])
+@pytest.mark.parametrize("recurrence", ["all_to_all", "one_to_one", "one_weight", "none"])
 @pytest.mark.parametrize("reset_by", ["state", "emission"])
 def test_threads_change_no_bit_of_linear_neurons(reset_by: str, recurrence: str) -> None:
     more: Any = {"widths": (90, 150, 4), "capacities": (60, 4), "recurrence": recurrence, "bias": True}

@@ -256,6 +256,7 @@ ALL_KINDS = {
         "synaptic", "subtract", reset_gradient="full", recurrence="all_to_all", bias=True, **DENSE
     ),
     "itself": lambda: linear_network("lif", "zero", recurrence="one_to_one", **DENSE),
+    "itself, one weight": lambda: linear_network("lif", "zero", recurrence="one_weight", **DENSE),
     **{name: lambda name=name: network_of_planes(*CHAINS[name], bias=True) for name in ("max before", "max after")},
     **{
         f"norm of {name}": lambda name=name: NORMED[name]

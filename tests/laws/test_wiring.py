@@ -47,7 +47,7 @@ from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 
 TOLERANCE = 1e-5
-WIRINGS = list(product(("none", "one_to_one", "all_to_all"), (0, 1), (False, True)))
+WIRINGS = list(product(("none", "one_to_one", "all_to_all", "one_weight"), (0, 1), (False, True)))
 wirings = pytest.mark.parametrize(("recurrence", "delay", "bias"), WIRINGS)
 
 
@@ -92,7 +92,7 @@ def any_wiring(draw: st.DrawFn) -> SpikingNetwork:
     layers = tuple(
         replace(
             layer,
-            recurrence=draw(st.sampled_from(["none", "one_to_one", "all_to_all"])),
+            recurrence=draw(st.sampled_from(["none", "one_to_one", "all_to_all", "one_weight"])),
             bias=draw(st.booleans()),
         )
         for layer in network.layers
@@ -119,7 +119,7 @@ def test_whatever_the_wiring_execution_is_interpretation(
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize("recurrence", ["one_to_one", "all_to_all"])
+@pytest.mark.parametrize("recurrence", ["one_to_one", "all_to_all", "one_weight"])
 @pytest.mark.parametrize("delay", [0, 1])
 def test_layers_on_several_chips(recurrence: str, delay: int) -> None:
     network = wired(recurrence, delay, True, widths=(12, 10, 8, 4))

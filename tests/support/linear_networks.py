@@ -221,7 +221,7 @@ def forward_in_torch(network: SpikingNetwork, given: Given) -> tuple[dict[str, A
             current = before @ parameters[layer.name]
             if layer.recurrence == "all_to_all":
                 current = current + earlier[index] @ parameters[f"r.{layer.name}"]
-            if layer.recurrence == "one_to_one":
+            if layer.recurrence in ("one_to_one", "one_weight"):
                 current = current + earlier[index] * parameters[f"r.{layer.name}"]
             if layer.bias:
                 current = current + parameters[f"b.{layer.name}"]

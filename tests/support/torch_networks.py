@@ -1313,6 +1313,14 @@ class LayerNormed(Loop):
         return torch.stack(out)
 
 
+class RootNorms(LayerNormed):
+    """RMSNorm of what linear layers and their biases make, with an epsilon and with that of float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.RMSNorm(HIDDEN, eps=1e-5), nn.RMSNorm(CLASSES)
+
+
 class PlainNorms(NormedLoop):
     """Norms that do not scale, or do not shift (Kim and Panda 2021, but for all timesteps)."""
 
@@ -1517,6 +1525,17 @@ ZOO: dict[str, TorchNetwork] = {
     "snntorch RLeaky, one to one": TorchNetwork(
         make=lambda: Loop(snn.RLeaky(beta=0.8, all_to_all=False, V=torch.rand(HIDDEN) - 0.5), _leaky()), judge=of_counts
     ),
+    "snntorch RLeaky, one weight": TorchNetwork(
+        make=lambda: Loop(snn.RLeaky(beta=0.8, all_to_all=False, V=0.6), snn.RLeaky(beta=0.8, all_to_all=False)),
+        judge=of_counts,
+    ),
+    "snntorch RSynaptic, one weight that stays, and one that learns": TorchNetwork(
+        make=lambda: Loop(
+            snn.RSynaptic(alpha=0.7, beta=0.8, all_to_all=False, V=0.6, learn_recurrent=False),
+            snn.RSynaptic(alpha=0.5, beta=0.9, all_to_all=False, V=-0.4),
+        ),
+        judge=of_counts,
+    ),
     "snntorch Synaptic": TorchNetwork(
         make=lambda: Loop(snn.Synaptic(alpha=0.7, beta=0.8), snn.Synaptic(alpha=0.5, beta=0.9)), judge=of_counts
     ),
@@ -1638,6 +1657,7 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "snntorch, layer norm": TorchNetwork(make=LayerNormed, judge=of_counts, scale=1.5),
+    "snntorch, RMSNorm": TorchNetwork(make=RootNorms, judge=of_counts, scale=1.5),
     "snntorch, layer norm of planes": TorchNetwork(
         make=_plain_layer_norm, judge=of_counts, single=True, sample=(2, 8, 8), scale=2.0
     ),
@@ -1751,7 +1771,7 @@ def in_time(network: TorchNetwork, given: Any) -> Any:
 
 def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray, norm: str = "") -> np.ndarray:
     """A gradient of the module's, [rows, columns] as the array `mine` lies; norm "-": of what is subtracted."""
-    laid = (values.reshape(len(values), -1).T if transposed else values).reshape(-1, mine.shape[1])
+    laid = (values.reshape(len(values), -1).T if transposed and values.ndim else values).reshape(-1, mine.shape[1])
     return -laid if norm == "-" else laid
 
 

@@ -62,6 +62,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "dense": DENSE,
     "dense, recurrent": {**DENSE, "network.recurrence": "all_to_all", "network.bias": True},
     "dense, onto itself": {**DENSE, "network.recurrence": "one_to_one"},
+    "onto itself by one weight": {"network.recurrence": "one_weight", "network.delay": 0},
+    "dense, onto itself by one weight": {**DENSE, "network.recurrence": "one_weight"},
     "dense, traced": {**DENSE, "mapping.dense_neurons": "traced"},
     "dense, fused": {**DENSE, "mapping.dense_neurons": "fused"},
     "leaky": {**LEAVE_OUT, "network.neuron": "leaky", "network.reset_by": "emission", "network.reset_gradient": "full"},
@@ -165,6 +167,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         }
         for where in ("neurons", "planes")
     },
+    "root mean square": {**DENSE, "network.batch_norm": "root_mean_square", "mapping.neurons_per_tile": 0},
     "product of spikes": {
         **DENSE, "network.hidden": (8, 8), "network.sources.output": ["hidden0 * (1 - hidden1)"],
         "network.capacity": None, "mapping.neurons_per_tile": 0,

@@ -81,22 +81,29 @@ def _statistic(low: ArrayLowering, op: Operation, norm: SampleNorm, of: str) -> 
 
 
 def lower_standardise(low: ArrayLowering, op: Operation) -> None:
-    """standardise: the mean of every sample and group, then the variance about it, then what is made of both."""
+    """standardise: the mean of every sample and group, then the variance about it, then what is made of both; of the
+    root mean square the squares alone."""
     norm: SampleNorm = op.attributes
     x = low.storage[op.inputs[0]][0]
     shares = _shares(low.blocks[x], norm, low.variables[x].shape[1])
-    sums, squares = (_pieces(low, op, shares, of) for of in ("mean", "variance"))
-    operands = {"source": x, "pieces": sums}
-    low.compute("sum shares", op, codelets.SUM_BOX, shares.tiles, shares.pieces, operands, mergeable=False)
-    mean = _statistic(low, op, norm, "mean")
-    _average(low, op, norm, shares, sums, mean)
-    operands = {"source": x, "mean": mean, "pieces": squares}
-    low.compute("sum squares", op, codelets.SUM_BOX_APART, shares.tiles, shares.columns, operands, mergeable=False)
+    squares, mean = _pieces(low, op, shares, "variance"), {}
+    if norm.centred:
+        sums = _pieces(low, op, shares, "mean")
+        operands = {"source": x, "pieces": sums}
+        low.compute("sum shares", op, codelets.SUM_BOX, shares.tiles, shares.pieces, operands, mergeable=False)
+        mean = {"mean": _statistic(low, op, norm, "mean")}
+        _average(low, op, norm, shares, sums, mean["mean"])
+        operands, columns = {"source": x, **mean, "pieces": squares}, shares.columns
+    else:
+        operands, columns = {"q": x, "made": x, "products": squares}, shares.pieces
+    squared = codelets.SUM_BOX_APART if norm.centred else codelets.SUM_BOX_PRODUCT
+    low.compute("sum squares", op, squared, shares.tiles, columns, operands, mergeable=False)
     variance = low.result(op, low.arrays.spread(*low.values[op.outputs[1]].shape), "neuron states", 1)
     _average(low, op, norm, shares, squares, variance)
-    operands = {"source": x, "mean": mean, "variance": variance, "target": low.result(op, low.blocks[x])}
+    operands = {"source": x, **mean, "variance": variance, "target": low.result(op, low.blocks[x])}
     constants = {"epsilon": np.float32(norm.epsilon)}
-    low.compute("standardise", op, codelets.STANDARDISE, shares.tiles, shares.where, operands, constants=constants)
+    codelet = codelets.STANDARDISE if norm.centred else codelets.SCALE
+    low.compute("standardise", op, codelet, shares.tiles, shares.where, operands, constants=constants)
 
 
 def lower_standardise_gradient(low: ArrayLowering, op: Operation) -> None:
@@ -104,15 +111,17 @@ def lower_standardise_gradient(low: ArrayLowering, op: Operation) -> None:
     norm: SampleNorm = op.attributes
     q, made, variance = (low.storage[name][0] for name in op.inputs)
     shares = _shares(low.blocks[q], norm, low.variables[q].shape[1])
-    sums, products = (_pieces(low, op, shares, of) for of in ("mean", "slope"))
-    operands = {"q": q, "made": made, "sums": sums, "products": products}
-    low.compute("sum shares", op, codelets.SUM_BOX_PRODUCTS, shares.tiles, shares.pieces, operands, mergeable=False)
-    statistics = {of: _statistic(low, op, norm, of) for of in ("mean", "slope")}
-    for pieces, average in zip((sums, products), statistics.values(), strict=True):
-        _average(low, op, norm, shares, pieces, average)
+    of = {"sums": "mean", "products": "slope"} if norm.centred else {"products": "slope"}
+    pieces = {name: _pieces(low, op, shares, each) for name, each in of.items()}
+    operands = {"q": q, "made": made, **pieces}
+    codelet = codelets.SUM_BOX_PRODUCTS if norm.centred else codelets.SUM_BOX_PRODUCT
+    low.compute("sum shares", op, codelet, shares.tiles, shares.pieces, operands, mergeable=False)
+    statistics = {each: _statistic(low, op, norm, each) for each in of.values()}
+    for held, average in zip(pieces.values(), statistics.values(), strict=True):
+        _average(low, op, norm, shares, held, average)
     operands = {"q": q, "made": made, "variance": variance, **statistics, "target": low.result(op, low.blocks[q])}
     constants = {"epsilon": np.float32(norm.epsilon)}
-    codelet = codelets.STANDARDISE_GRADIENT
+    codelet = codelets.STANDARDISE_GRADIENT if norm.centred else codelets.SCALE_GRADIENT
     low.compute("standardise gradient", op, codelet, shares.tiles, shares.where, operands, constants=constants)
 
 

@@ -44,6 +44,17 @@ def sum_box_products(q, made, sums, products, row_start, row_stop, start, stop, 
 
 
 @compiled
+def sum_box_product(q, made, products, row_start, row_stop, start, stop, part):  # type: ignore[no-untyped-def]
+    """products[part] = the sum of a box of q * made."""
+    for i in range(len(start)):
+        product = q.dtype.type(0)
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                product += q[b, n] * made[b, n]
+        products[part[i]] = product
+
+
+@compiled
 def average_parts(average, pieces, sample, group, first, last, values):  # type: ignore[no-untyped-def]
     """average[sample, group] = the sum of pieces[first:last], divided by the number of values."""
     for i in range(len(first)):
@@ -76,3 +87,24 @@ def standardise_gradient(  # type: ignore[no-untyped-def]
         for b in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
                 target[b, n] = (q[b, n] - mean[s, g] - slope[s, g] * made[b, n]) * inverse
+
+
+@compiled
+def scale_boxes(source, variance, target, row_start, row_stop, start, stop, sample, group, epsilon):  # type: ignore[no-untyped-def]
+    """target = source / sqrt(variance + epsilon)."""
+    for i in range(len(start)):
+        inverse = source.dtype.type(1) / np.sqrt(variance[sample[i], group[i]] + epsilon)
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = source[b, n] * inverse
+
+
+@compiled
+def scale_gradient(q, made, variance, slope, target, row_start, row_stop, start, stop, sample, group, epsilon):  # type: ignore[no-untyped-def]
+    """target = (q - slope * made) / sqrt(variance + epsilon)."""
+    for i in range(len(start)):
+        s, g = sample[i], group[i]
+        inverse = q.dtype.type(1) / np.sqrt(variance[s, g] + epsilon)
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = (q[b, n] - slope[s, g] * made[b, n]) * inverse

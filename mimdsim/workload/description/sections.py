@@ -238,8 +238,9 @@ class Network(Section):
     )
     """By layer, the parameters of its neurons that are trained, starting from what is given of them; one number is
     shared by the layer."""
-    recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all"]] = "none"
-    """Trained synapses of a layer onto itself, one timestep later; one value is for hidden layers only."""
+    recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all", "one_weight"]] = "none"
+    """Trained synapses of a layer onto itself, one timestep later, 'one_weight' one to one and all the same; one value
+    is for hidden layers only."""
     sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LAYERS)]] = Field(
         default_factory=dict, max_length=MAX_LAYERS
     )
@@ -266,18 +267,21 @@ class Network(Section):
     """How often what is left out is drawn."""
     dropout_of: OneOrMore[Literal["neuron", "plane"]] = "neuron"
     """What is left out: single neurons or whole planes."""
-    batch_norm: OneOrMore[Literal["none", "timestep", "sequence", "each_timestep", "sample"]] = "none"
+    batch_norm: OneOrMore[Literal["none", "timestep", "sequence", "each_timestep", "sample", "root_mean_square"]] = (
+        "none"
+    )
     """Of dense spikes: the weighted sum of what a layer reads is normalised over the samples (and positions of planes)
     of every timestep, or of the whole sequence, then times a trained gain, plus a bias; 'each_timestep' has gains,
     biases and running averages of each timestep's own (BNTT), 'sample' is layer norm, in every timestep over a sample's
-    neurons, without running averages. What comes from the layer itself is added to that."""
+    neurons, without running averages; 'root_mean_square' takes no mean off. What comes from the layer itself is added
+    to that."""
     batch_norm_epsilon: OneOrMore[Annotated[float, Field(gt=0, le=1)]] = 1e-5
     """Added to the variance."""
     batch_norm_momentum: OneOrMore[Annotated[float, Field(ge=0, le=1)]] = 0.1
     """The share of a new value in the running averages, by which tests and inference normalise."""
     batch_norm_groups: OneOrMore[Annotated[int, Field(gt=0, le=65_536)]] = 1
-    """Of 'sample': equal shares of a sample's neurons or planes that are normalised each by itself (group norm; with as
-    many groups as planes instance norm)."""
+    """Of 'sample' and 'root_mean_square': equal shares of a sample's neurons or planes that are normalised each by
+    itself (group norm; with as many groups as planes instance norm)."""
     output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
     """What is read of the last layer: spikes, or potentials of neurons that neither spike nor are reset ('membrane'),
     or that are reset where they would spike ('membrane_of_spiking')."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from mimdsim.graph.batch_norm import OF_SAMPLES
+
 if TYPE_CHECKING:
     from mimdsim.workload.description.workload import Workload
 
@@ -69,8 +71,8 @@ READERS = (
     _Readers(
         ("network.batch_norm_groups",),
         "network.batch_norm",
-        lambda workload: bool(workload.network.imported) or _any_of(("sample",), workload.network.batch_norm),
-        'no layer has batch_norm = "sample"',
+        lambda workload: bool(workload.network.imported) or _any_of(OF_SAMPLES, workload.network.batch_norm),
+        "no layer has a norm of samples",
     ),
     _Readers(
         ("network.dropout_per", "network.dropout_of"),

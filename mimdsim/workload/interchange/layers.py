@@ -105,7 +105,7 @@ def network_of_layers(
             next((values for each, values in acting.items() if each.role == role), None)
             for role in ("bias", "recurrent")
         )
-        if recurrent is not None and layer.recurrence == "one_to_one":
+        if recurrent is not None and layer.recurrence in ("one_to_one", "one_weight"):
             recurrent = recurrent.reshape(-1)
         read = network.sources(layer)
         matrices = (np.asarray(values, np.float64) for each, values in acting.items() if each.role == "weights")
