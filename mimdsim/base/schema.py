@@ -29,7 +29,7 @@ from mimdsim.base.errors import AS_CHANGED, MOST_PROBLEMS, DescriptionError, sho
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.search_path import NAMES_FILES
 from mimdsim.base.shown import Sheet, Shown, brief
-from mimdsim.base.units import HOW, is_source, parse_quantity
+from mimdsim.base.units import HOW, is_kind, kind_of, parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
 MAX_DEPTH = 16  # nesting of tables and lists; ours are 4 deep
@@ -118,11 +118,11 @@ class SourcedSection(Section):
         for key in self.model_fields_set - {"sources"}:
             if _taken(type(self), key).number and getattr(self, key) is not None and key not in self.sources:
                 problems.append(f"'{key}' has no entry in 'sources'")
-        for key in self.sources:
+        for key, text in self.sources.items():
             if key not in type(self).model_fields:
                 problems.append(f"sources: no field '{key}'{suggest(key, type(self).model_fields)}")
-        if nowhere := [key for key, text in self.sources.items() if not is_source(text)]:
-            problems.append(f"sources.{shortened(', '.join(nowhere))}: {HOW}, then say where from")
+            if not is_kind(kind_of(text)):
+                problems.append(f"sources.{key}: {HOW}")
         if problems:
             more = f"; and {len(problems) - MOST_PROBLEMS:,} more" if len(problems) > MOST_PROBLEMS else ""
             raise ValueError("; ".join(problems[:MOST_PROBLEMS]) + more)

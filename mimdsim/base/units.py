@@ -196,11 +196,6 @@ def is_kind(kind: str) -> bool:
     return kind in UNCERTAINTY or (found is not None and float(found[2]) <= 100)
 
 
-def is_source(text: str) -> bool:
-    """Whether a source says its kind, and after a colon where from."""
-    return is_kind(kind_of(text)) and bool(text.partition(":")[2].strip())
-
-
 def has_own_share(kind: str) -> bool:
     return kind not in UNCERTAINTY
 
