@@ -74,26 +74,36 @@ TAIL = """
 [network.convolutions.hidden1]
 channels = 64
 kernel = 5                                   # or [height, width]; also stride, padding, dilation, as Conv2d of PyTorch
+groups = 4                                   # 1 unless given; channels made read those of their own group alone
 pool_before = {{ kind = "sum", size = 2 }}     # of the spikes that it reads: "max", "average", "sum"
 pool = {{ kind = "max", size = 2 }}            # of its currents
 ```
 `workloads/nmnist-conv.toml` and `dvs-gesture-conv.toml` are complete examples. A width in `network.hidden` is channels
 x height x width of what comes out; neurons are numbered with channels outermost, as PyTorch's `Flatten` orders them.
 One dimension is a height of 1. The layer after a pool of planes is a convolution whose kernel is all of them.
-Convolutions have dense spikes, one source, no synapses onto themselves and one group; constants of neurons are one for
-the layer or one for each channel.
+Convolutions have dense spikes, one source (or one [sum](neurons.md#what-a-layer-reads) of layers with the same planes),
+and no synapses onto themselves; constants of neurons are one for the layer or one for each channel.
 
 - **As a product**: a convolution is [samples x places, channels x kernel] x [channels x kernel, channels made], planned
   like every other product. The first operand, the patches, is made anew in every timestep where the product wants it
   (`unfold`), forward and for the gradient of the weights; the gradient of the planes is the product with the transposed
   weights, added up where the planes lie (`fold`). PopLibs' planner also has vertices that walk a kernel without making
   patches; they are not modelled, so small kernels may be faster than here.
+- **Groups** (depthwise where there is one for each channel read) are a product for each, [samples x places, channels of
+  a group x kernel] x [that, channels made of it], each on an equal share of the tiles (in turns where there are more
+  groups than tiles): a tile gets patches, and planes, of its own groups alone. The matrix units hold weights or patches
+  of a group, whichever takes fewer cycles; with one output a group 15 of 16 units idle. A depthwise layer of 64
+  channels, 3 x 3, on 4,096 places of Bow takes 5,500 cycles forward, 3,700 and 10,200 for the gradients; with one
+  group, 64 times the arithmetic, 18,000, 15,300 and 16,800. PopLibs also has vertices of its own for such layers (SLIC,
+  vertical multiply-accumulate), which are not modelled. Whole tensors write the weights out with zeros and take as long
+  as with one group.
 - **Halos**: a vertex gets, for the channels that it needs, the run of pixels from the first to the last that its places
   cover: its receptive field and the ends of the lines in between. Bytes that lie on its own tile are not sent.
 - **Neurons** of planes lie where their product leaves them; after a pool they are spread evenly over the tiles.
 - **On GPUs** a convolution is one product that gathers its patches while it runs (implicit GEMM): planes are read once,
   no patches are stored, and the gradient of the planes is a product over the pixels. Compared with cuDNN on an H100 in
-  [gpu-model.md](gpu-model.md#convolutions-measured-on-an-h100).
+  [gpu-model.md](gpu-model.md#convolutions-measured-on-an-h100). Groups there are a guess: the faster of a product for
+  each and a kernel without tensor units that moves every value once.
 - Costs of `unfold`, `fold` and the pools are instruction counts of our own (`codelets/planes.py`); nothing measured
   them. Shares of their bounds and addresses that a compiler hoists are not taken off.
 

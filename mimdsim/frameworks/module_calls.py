@@ -44,6 +44,7 @@ from mimdsim.frameworks.origins import (
     currents_in,
     parts_of,
     undropped,
+    votes_in,
 )
 from mimdsim.frameworks.planes import ROW_NORMS, check_inherited, function_of, options_of
 from mimdsim.frameworks.recording import (
@@ -307,10 +308,9 @@ class ModuleRecorder(Recorder):
                 leaves_out = "plane" if planes else "neuron"
                 self.mark(both, dropped(of, module.p if module.training else 0.0, per, leaves_out))
         elif kind is Kind.VOTE:
-            if isinstance(of, FunctionResult) and of.by == VOTE:
+            if isinstance(of, FunctionResult) and of.votes > 1:
                 raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")
-            self.seen.votes = int(module.voting_size)
-            self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,)))
+            self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,), votes=int(module.voting_size)))
         elif kind is Kind.NORM:
             self.seen.norms[name] += 1
             self.mark(made, _normalised(where, name, module, of))
@@ -521,6 +521,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     seen.log_softmax = len(ends) == 1 and id(made) in logits
     seen.returned = [recorder.origin(tensor) for tensor in ends]
     seen.values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in ends]
+    seen.votes = max(map(votes_in, seen.returned), default=1)
     seen.stepwise = timesteps is not None
     seen.returned_before = every[: len(every) - len(seen.returned)]
     return seen

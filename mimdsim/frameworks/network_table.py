@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.frameworks.neurons import Reading, neuron_key, refusal
+from mimdsim.frameworks.origins import sources_in
 from mimdsim.frameworks.planes import keys_of
 from mimdsim.frameworks.recording import Recorded
 from mimdsim.frameworks.torch_layers import (
@@ -21,7 +22,6 @@ from mimdsim.frameworks.torch_layers import (
     number_of_biases,
     read_by,
     returned_by,
-    sources_in,
     sums_apart,
     widths_of,
 )

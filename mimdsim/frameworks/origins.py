@@ -127,11 +127,12 @@ class Joined:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionResult:
     """Made by a function that no layer has; 'stack': the timesteps, one after another; divisor: the number by which it
-    divided, or 1 over that by which it multiplied."""
+    divided, or 1 over that by which it multiplied; votes: of how many adjacent outputs it is the mean."""
 
     by: str
     of: tuple[Origin | None, ...]
     divisor: float = 1.0
+    votes: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -342,3 +343,15 @@ def of_all(origin: Any, in_time: Callable[[str], bool]) -> Any:
 def undropped(of: Origin) -> tuple[Origin, Dropout | None]:
     """What dropout was applied to, and what it was."""
     return (of.of, of.dropout) if isinstance(of, Dropped) else (of, None)
+
+
+def votes_in(origin: Origin | None) -> int:
+    """How many adjacent outputs make one of these."""
+    return max([origin.votes if isinstance(origin, FunctionResult) else 1, *map(votes_in, parts_of(origin))])
+
+
+def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
+    if isinstance(origin, LayerOutput):
+        return {(origin.layer, origin.spikes)}
+    through = parts_of(origin) if isinstance(origin, (FunctionResult, *THROUGH)) else ()
+    return set().union(*map(sources_in, through))

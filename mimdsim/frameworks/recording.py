@@ -48,9 +48,11 @@ from mimdsim.frameworks.origins import (
     minus,
     of_all,
     parts_of,
+    sources_in,
     timestep_of,
     undropped,
     unscaled,
+    votes_in,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
@@ -281,11 +283,24 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, found.hold(made))
         if name == "pad" and (ends := _zeros_at_ends(*args, **kwargs)) and len(known) == 1:
             return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
+        if name in ("mean", "sum") and (voted := self._voted(name, args, kwargs, known)) is not None:
+            return self.mark(made, voted)
         number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if number and name in DIVIDES else name
         divisor = (1 / number if name in MASKS else number) if number > 0 else 1.0
         times = None if kwargs else self._times(by, args, made, divisor)
         self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor))
+
+    def _voted(self, by: str, args: Any, kwargs: Any, known: list[Origin]) -> FunctionResult | None:
+        """The mean or sum of adjacent outputs of a layer, which lie along an axis of their own."""
+        axis, shape = kwargs.get("dim", [*args[1:], None][0]), args[0].shape
+        layers = {name for each in known for name, _ in sources_in(each)}
+        if axis not in (-1, len(shape) - 1) or len(args) + len(kwargs) != 2 or len(shape) < 2 or len(layers) != 1:
+            return None
+        each, neurons = shape[-1], self.seen.layers[layers.pop()].neurons
+        if min(shape[-2:]) < 2 or shape[-2] * each != neurons or max(map(votes_in, known)) > 1:
+            return None
+        return FunctionResult(by=VOTE, of=tuple(known), divisor=1 / each if by == "sum" else 1.0, votes=each)
 
     def _biased(self, known: list[Origin]) -> Product | None:
         """A product to which a bias is added by hand."""

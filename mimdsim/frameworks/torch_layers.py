@@ -11,7 +11,6 @@ import torch
 
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.origins import (
-    THROUGH,
     Combined,
     Dropout,
     Dropped,
@@ -29,6 +28,7 @@ from mimdsim.frameworks.origins import (
     Sum,
     feeds_of,
     parts_of,
+    sources_in,
     undropped,
 )
 from mimdsim.frameworks.own_neurons import not_read
@@ -454,13 +454,6 @@ def _describe(origin: Origin | None) -> str:
     if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
     return f"'{origin.name}' itself" if isinstance(origin, Parameter) else "the input itself"
-
-
-def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
-    if isinstance(origin, LayerOutput):
-        return {(origin.layer, origin.spikes)}
-    through = parts_of(origin) if isinstance(origin, (FunctionResult, *THROUGH)) else ()
-    return set().union(*map(sources_in, through))
 
 
 def functions_in(origin: Origin | None) -> set[str]:

@@ -43,7 +43,7 @@ OTHER: dict[str, Any] = {
     "all but the first": lambda out: torch.stack(out[5:]),
     "the mean of samples": lambda out: torch.stack(out).mean(1),
     "some classes": lambda out: torch.stack(out).sum(0)[:, :4],
-    "neighbours added up": lambda out: torch.stack(out).sum(0).view(zoo.BATCH, 3, 2).sum(-1),
+    "neighbours of two sizes": lambda out: torch.stack(out).sum(0)[:, :4].view(zoo.BATCH, 2, 2).sum(-1),
     "the last counted twice": lambda out: torch.stack(out).sum(0) + out[-1],
     "backwards": lambda out: torch.stack(out[::-1]),
 }
@@ -104,4 +104,14 @@ def test_counts_of_some_timesteps_are_no_counts_of_all() -> None:
     with pytest.raises(
         DescriptionError, match=r"the output is neither the product with 'fc2.weight' of what 'lif1' sent"
     ):
+        frameworks.from_torch(module, spikes)
+
+
+def test_populations_that_do_not_lie_side_by_side_are_refused() -> None:
+    class Apart(zoo.ClassPopulations):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return zoo.Loop.forward(self, x)[0].sum(0).view(-1, self.each, zoo.CLASSES).mean(1)
+
+    module, spikes, _ = zoo.example(zoo.TorchNetwork(make=lambda: Apart("mean"), judge=zoo.of_counts))
+    with pytest.raises(DescriptionError, match="the output is neither all of what 'lif2' made"):
         frameworks.from_torch(module, spikes)

@@ -1098,6 +1098,20 @@ class ReadOut(nn.Module):  # type: ignore[misc]
         return self.fc2(getattr(sent, self.of)(0)) if self.of else self.fc2(sent).mean(0)
 
 
+class ClassPopulations(Loop):
+    """Several neurons for a class, side by side: their mean or their sum."""
+
+    def __init__(self, of: str, each: int = 4):
+        super().__init__(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
+        self.fc2, self.of, self.each = nn.Linear(HIDDEN, each * CLASSES), of, each
+
+    def forward(self, x: Any) -> Any:
+        spikes, _ = super().forward(x)
+        if self.of == "sum":
+            return spikes.view(*spikes.shape[:2], CLASSES, self.each).sum(dim=-1)
+        return spikes.mean(0).reshape(-1, CLASSES, self.each).mean(2)
+
+
 class CountsInALoop(ReadOut):
     """Counts that grow by a timestep after another, and what they come to by a linear layer; so many timesteps late."""
 
@@ -1703,6 +1717,8 @@ ZOO: dict[str, TorchNetwork] = {
     "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(""), loss="", judge=of_counts),
     "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut("mean"), loss="", judge=of_counts),
     "a linear read-out of counts": TorchNetwork(make=lambda: ReadOut("sum"), loss="", judge=of_counts),
+    "means of populations": TorchNetwork(make=lambda: ClassPopulations("mean"), loss="", judge=of_counts),
+    "sums of populations": TorchNetwork(make=lambda: ClassPopulations("sum"), loss="", judge=of_counts),
     "counts in a loop": TorchNetwork(make=lambda: CountsInALoop("sum"), loss="", judge=of_counts),
     "rates in a loop": TorchNetwork(make=lambda: CountsInALoop("mean"), loss="", judge=of_counts),
     "a linear read-out of counts, a bias of 0": TorchNetwork(
