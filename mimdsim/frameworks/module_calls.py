@@ -231,18 +231,26 @@ class ModuleRecorder(Recorder):
 
     @contextmanager
     def _own_gradients(self) -> Iterator[None]:
-        """While functions with gradients of their own are recorded as one call each, however they are called."""
+        """While functions with gradients of their own are recorded as one call each, however they are called and
+        wherever they are defined."""
         found: list[Any] = [torch.autograd.Function]
+        plain: list[tuple[Any, Any]] = []
+
+        def record(kind: Any, forward: Any = None) -> None:
+            plain.append((kind, kind.__dict__.get("forward")))
+            kind.forward = staticmethod(partial(self._own_gradient, kind, forward or kind.forward))
+
         for kind in found:  # which grows
             found += [each for each in kind.__subclasses__() if not each.__module__.startswith("torch.")]
         # also those that inherit it, with another gradient
-        plain = [(kind, kind.__dict__.get("forward"), kind.forward) for kind in found[1:]]
-        for kind, _, forward in plain:
-            kind.forward = staticmethod(partial(self._own_gradient, kind, forward))
+        for kind, forward in [(kind, kind.forward) for kind in found[1:]]:
+            record(kind, forward)
+        found[0].__init_subclass__ = classmethod(record)  # of those that the module defines while it runs
         try:
             yield
         finally:
-            for kind, own, _ in plain:
+            del found[0].__init_subclass__
+            for kind, own in plain:
                 if own is None:
                     del kind.forward
                 else:

@@ -347,7 +347,7 @@ def undropped(of: Origin) -> tuple[Origin, Dropout | None]:
 
 def votes_in(origin: Origin | None) -> int:
     """How many adjacent outputs make one of these."""
-    return max([origin.votes if isinstance(origin, FunctionResult) else 1, *map(votes_in, parts_of(origin))])
+    return max([origin.votes, *map(votes_in, origin.of)]) if isinstance(origin, FunctionResult) else 1
 
 
 def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:

@@ -1112,6 +1112,30 @@ class ClassPopulations(Loop):
         return spikes.mean(0).reshape(-1, CLASSES, self.each).mean(2)
 
 
+class DefinedInForward(ReadOut):
+    """Neurons written out, whose surrogate gradient is defined where the module runs."""
+
+    def forward(self, x: Any) -> Any:
+        class Spike(torch.autograd.Function):  # type: ignore[misc]
+            @staticmethod
+            def forward(ctx: Any, given: Any) -> Any:
+                ctx.save_for_backward(given)
+                return (given > 0).to(given.dtype)
+
+            @staticmethod
+            def backward(ctx: Any, gradient: Any) -> Any:
+                (given,) = ctx.saved_tensors
+                return gradient / (10 * given.abs() + 1) ** 2
+
+        mem, spikes = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype), []
+        for step in x:
+            mem = 0.9 * mem + self.fc1(step)
+            sent = Spike.apply(mem - 1)
+            mem = mem * (1 - sent.detach())
+            spikes.append(sent)
+        return self.fc2(torch.stack(spikes)).sum(0)
+
+
 class CountsInALoop(ReadOut):
     """Counts that grow by a timestep after another, and what they come to by a linear layer; so many timesteps late."""
 
@@ -1717,6 +1741,7 @@ ZOO: dict[str, TorchNetwork] = {
     "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(""), loss="", judge=of_counts),
     "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut("mean"), loss="", judge=of_counts),
     "a linear read-out of counts": TorchNetwork(make=lambda: ReadOut("sum"), loss="", judge=of_counts),
+    "a surrogate defined in forward": TorchNetwork(make=lambda: DefinedInForward(""), loss="", judge=of_counts),
     "means of populations": TorchNetwork(make=lambda: ClassPopulations("mean"), loss="", judge=of_counts),
     "sums of populations": TorchNetwork(make=lambda: ClassPopulations("sum"), loss="", judge=of_counts),
     "counts in a loop": TorchNetwork(make=lambda: CountsInALoop("sum"), loss="", judge=of_counts),
