@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.frameworks.arithmetic import OVER
+from mimdsim.frameworks.arithmetic import OVER, TIMES
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     THROUGH,
@@ -161,11 +161,16 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
 
 
 def _undivided(origin: Origin | None) -> Origin | None:
-    """What is divided by a number at the end, such as that of the timesteps, as such."""
-    if isinstance(origin, Made) and origin.op == OVER and isinstance(origin.args[1], float):
-        of = origin.args[0]
-        return FunctionResult(by="div", of=(of,), divisor=origin.args[1]) if isinstance(of, Made) else origin
-    return origin
+    """What is divided, or multiplied, by a number at the end, such as that of the timesteps, as such."""
+    if not isinstance(origin, Made) or origin.op not in (OVER, TIMES):
+        return origin
+    of, number = origin.args if origin.op == OVER else reversed(origin.args)
+    if not isinstance(number, float) or number <= 0:
+        return origin
+    of = of.of if isinstance(of, Read) and isinstance(of.of, (Product, Sum)) else of
+    if not isinstance(of, (Made, Product, Sum)):
+        return origin
+    return FunctionResult(by="div", of=(of,), divisor=number if origin.op == OVER else 1 / number)
 
 
 def _layer(

@@ -115,3 +115,28 @@ def test_populations_that_do_not_lie_side_by_side_are_refused() -> None:
     module, spikes, _ = zoo.example(zoo.TorchNetwork(make=lambda: Apart("mean"), judge=zoo.of_counts))
     with pytest.raises(DescriptionError, match="the output is neither all of what 'lif2' made"):
         frameworks.from_torch(module, spikes)
+
+
+ADDED_UP: dict[str, Any] = {
+    "a mean": (0.0, lambda total: total / zoo.TIMESTEPS, "mean", 1.0),
+    "a share": (None, lambda total: 0.1 * total, "last", 0.1),
+}
+
+
+@pytest.mark.parametrize("of", ADDED_UP)
+def test_currents_that_a_loop_adds_up_are_divided_at_the_end(of: str) -> None:
+    """From 0, of which PyTorch keeps nothing, or from zeros, with which they are a neuron."""
+    start, end, reading, scale = ADDED_UP[of]
+
+    class AddsUp(zoo.ReadOut):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            mem = self.lif1.init_leaky()
+            total = torch.zeros(x.shape[1], zoo.CLASSES) if start is None else start
+            for step in x:
+                spk, mem = self.lif1(self.fc1(step), mem)
+                total = total + self.fc2(spk)
+            return end(total)
+
+    module, spikes, _ = zoo.example(zoo.TorchNetwork(make=lambda: AddsUp(""), judge=zoo.of_counts))
+    training = frameworks.from_torch(module, spikes).training
+    assert (training.reading, training.logit_scale) == (reading, pytest.approx(scale))
