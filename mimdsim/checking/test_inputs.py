@@ -264,17 +264,21 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         rows, positions = np.array([_reached(layer, source) for source in sources.tolist()]).T
         weights[rows, tied] = np.where(np.isfinite(found), found, 0.0)
         position = int(positions[0]) if kind <= 1 else position
-        for other in others:
-            other[:, tied] = 0.0
+        _clear(others, tied)
     sure = min(1, layer.columns - 1)
     if groups > 1:  # of the group that reads what surely fires
         sure = _group_of(layer, groups, firing[0]) * layer.columns // groups
         row, position = _reached(layer, firing[0])
         weights[:, sure] = 0.0
         weights[row, sure] = _weights_for(layer, wanted[1])[sure]
-        for other in others:
-            other[:, sure] = 0.0
+        _clear(others, sure)
     return np.array([sure * layer.positions + position])
+
+
+def _clear(arrays: list[np.ndarray], neurons: Any) -> None:
+    """Set what these neurons have of each array to 0, also of a number that all of them share."""
+    for each in arrays:
+        each[:, neurons if each.shape[1] > 1 else 0] = 0.0
 
 
 def _group_of(layer: Layer, groups: int, source: Any) -> Any:

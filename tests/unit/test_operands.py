@@ -198,6 +198,7 @@ UNREAD = {
     ("NeuronGradientFull(leaky, straight_through)", "fired"),
     ("AddSurrogate(straight_through)", "v"),
     ("NeuronGradientFullCalls(leaky, straight_through)", "fired"),
+    ("SharedConstantGradient", "constant"),  # of a number that is learned as it is, as one weight for a layer
 }
 # codelets of the library in no configuration here: of splits and products of many tiles, surrogates without a sum, and
 # what cells do that are not these, or whose operands end where they began (tests/laws/test_cells.py)
