@@ -10,11 +10,10 @@ import pytest
 from linear_networks import spike_function
 from networks import Given, assert_same_bits, compiled, executed, given_values, interpreted
 from test_array_lowering import assert_agree as assert_dense_agree
-from test_chips import compiled as compiled_on_chips
 from test_delays import DENSE, delayed
 from test_dropout import drawn, dropping
 from test_gpu_execution import assert_same_training_step
-from test_wiring import assert_agrees
+from test_wiring import assert_agrees, assert_copies_agree
 
 import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
@@ -24,7 +23,6 @@ from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.delays import Delays, delayed_weights
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.workload import MappingOptions, load_workload, network_of
-from mimdsim.workload.description.mapping import Split
 from mimdsim.workload.interchange.layers import network_of_layers
 
 
@@ -150,13 +148,7 @@ def test_dropout_of_a_sequence_leaves_out_every_age_of_what_it_drops() -> None:
 def test_copies_of_a_layer_make_their_share_of_the_weights() -> None:
     network = learning()
     values = exact_values(network)
-    for made in (
-        compiled_on_chips(network, 2, 30),
-        compiled(network, tiles=200, options=MappingOptions(split={"hidden0": Split(batch=3, inputs=2)})),
-    ):
-        found = executed(made, values)
-        assert_agrees(found, interpreted(network, values))
-        assert_same_bits(executed(made, values, strict=True), found)
+    assert_copies_agree(network, values)
 
 
 def test_the_width_shrinks_and_delays_are_rounded_in_the_end() -> None:

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from networks import ADAM, Given, assert_same_bits, compiled, executed, given_values, interpreted, relative_error
 from test_array_lowering import assert_agree as assert_dense_agree
-from test_chips import compiled as compiled_on_chips
 from test_gpu_execution import assert_same_training_step
 from test_sources import POPULATIONS, SKIP, network_reading
 from test_whole_tensors import run_whole
-from test_wiring import assert_agrees
+from test_wiring import assert_agrees, assert_copies_agree
 
 import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
@@ -29,7 +28,6 @@ from mimdsim.graph.weight_functions import (
 )
 from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.workload import MappingOptions, load_workload, network_of
-from mimdsim.workload.description.mapping import Split
 from mimdsim.workload.interchange.layers import network_of_layers
 
 DENSE: dict[str, Any] = {"spikes": "dense", "capacities": None}
@@ -148,13 +146,7 @@ def test_copies_of_a_layer_make_their_share_of_the_weights(function: str) -> Non
     for name in [each.of[0].name for layer in network.layers for each in layer.derived if function == "int8"]:
         of = values.arrays[name]  # steps of a power of two, with which sums in any order are exact
         of.flat[np.abs(of).argmax()] = 127 * 2.0 ** np.ceil(np.log2(np.abs(of).max() / 127))
-    for made in (
-        compiled_on_chips(network, 2, 30),
-        compiled(network, tiles=200, options=MappingOptions(split={"hidden0": Split(batch=3, inputs=2)})),
-    ):
-        found = executed(made, values)
-        assert_agrees(found, interpreted(network, values))
-        assert_same_bits(executed(made, values, strict=True), found)
+    assert_copies_agree(network, values)
 
 
 @pytest.mark.parametrize("recurrence", ["all_to_all", "one_to_one", "none"])
@@ -204,11 +196,7 @@ def test_biases_that_add_up_are_trained_each(more: dict[str, Any], recurrence: s
     alone = interpreted(one, replace(values, arrays=values.arrays | summed))
     assert alone.loss == expected.loss
     if not more:
-        for made in (
-            compiled_on_chips(network, 2, 30),
-            compiled(network, tiles=200, options=MappingOptions(split={"hidden0": Split(batch=3, inputs=2)})),
-        ):
-            assert_agrees(executed(made, values), expected)
+        assert_copies_agree(network, values)
 
 
 @pytest.mark.parametrize("strategy", ["as_published", "hoisted", "persistent"])
@@ -301,10 +289,4 @@ def test_one_weight_of_a_layer_is_no_function() -> None:
 def test_copies_of_a_layer_share_its_one_weight() -> None:
     network = network_reading(POPULATIONS, optimiser=ADAM, recurrence="one_weight", gain=8.0)
     values = given_values(network, 3)
-    for made in (
-        compiled_on_chips(network, 2, 30),
-        compiled(network, tiles=200, options=MappingOptions(split={"hidden0": Split(batch=3, inputs=2)})),
-    ):
-        found = executed(made, values)
-        assert_agrees(found, interpreted(network, values))
-        assert_same_bits(executed(made, values, strict=True), found)
+    assert_copies_agree(network, values)

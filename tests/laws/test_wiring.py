@@ -16,6 +16,7 @@ from networks import (
     SEEDS,
     SGD,
     SMALL,
+    Given,
     Outcome,
     assert_same_bits,
     assert_same_spikes,
@@ -45,6 +46,7 @@ from mimdsim.pipeline import compile_workload, simulate
 from mimdsim.program import Hits, SpikesOver
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
+from mimdsim.workload.description.mapping import Split
 
 TOLERANCE = 1e-5
 WIRINGS = list(product(("none", "one_to_one", "all_to_all", "one_weight"), (0, 1), (False, True)))
@@ -68,6 +70,17 @@ def assert_agrees(found: Outcome, expected: Outcome) -> None:
     for name, gradient in expected.gradients.items():
         assert relative_error(found.gradients[name], gradient) < TOLERANCE, name
         assert relative_error(found.updated[name], expected.updated[name]) < TOLERANCE, name
+
+
+def assert_copies_agree(network: SpikingNetwork, values: Given) -> None:
+    """Layers over two chips, and copies of a layer, make what the interpreter does, and strictly the same bits."""
+    for made in (
+        compiled_on_chips(network, 2, 30),
+        compiled(network, tiles=200, options=MappingOptions(split={"hidden0": Split(batch=3, inputs=2)})),
+    ):
+        found = executed(made, values)
+        assert_agrees(found, interpreted(network, values))
+        assert_same_bits(executed(made, values, strict=True), found)
 
 
 @pytest.mark.first(2)
