@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.frameworks.neurons import Reading, neuron_key, refusal
-from mimdsim.frameworks.origins import sources_in
+from mimdsim.frameworks.origins import Origin, sources_in, timesteps_in
 from mimdsim.frameworks.planes import keys_of
 from mimdsim.frameworks.recording import Recorded
 from mimdsim.frameworks.torch_layers import (
@@ -220,12 +220,21 @@ def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: b
         every = every[-1:]
     read = [reading_of(each, every, functions) for each in values]
     found = read[0] if by_module else next(filter(None, read), "")
-    if not found:
+    if not found or (not stepwise and leaves_out([origins[at] for at in of_output], recorded, len(every), found)):
         raise refusal(
             f"the output is neither all of what '{calls.name}' made nor a reading of it (its last, mean, highest or "
             "summed value over all timesteps); return one of these"
         )
     return "" if stepwise else found
+
+
+def leaves_out(origins: list[Origin | None], recorded: Recorded, timesteps: int, reading: str) -> bool:
+    """Whether a reading is made of fewer timesteps than these layers fire in, which values do not tell where nobody
+    does."""
+    layers = {name for origin in origins for name, _ in sources_in(origin)}
+    written = [of.first for name in layers if (of := recorded.layers[name].reading.written)]
+    seen = len(set().union(*map(timesteps_in, origins)))
+    return reading not in ("last", "every") and 0 < seen < timesteps - max(written, default=0)
 
 
 def _of_neurons(values: np.ndarray, planes: tuple[int, ...]) -> np.ndarray:
@@ -263,13 +272,13 @@ def objective(
         raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
     divisor = recorded.votes * divisor_of(next(iter(returned_by(recorded, last)), None))
     votes: dict[str, Any] = {"logit_scale": 1 / divisor} if divisor != 1 else {}
-    functions = set().union(*map(functions_in, returned_by(recorded, last)))
     reduced = reading not in ("", "every")
-    made = {"loss": "cross_entropy", "reading": reading if reduced else "sum", **votes}
-    if by_membrane:
-        if said := [each for each in ("mean", "max", "amax") if each in functions]:
-            made["reading"] = said[0].removeprefix("a")
-    elif "mean" in functions:
+    over_time = reading if reduced else "sum"
+    if not reading:  # of a timestep, after which functions alone tell
+        functions = set().union(*map(functions_in, returned_by(recorded, last)))
+        over_time = next((each.removeprefix("a") for each in ("mean", "max", "amax") if each in functions), "sum")
+    made = {"loss": "cross_entropy", "reading": over_time, **votes}
+    if not by_membrane and over_time == "mean":
         made |= {"reading": "sum", "logit_scale": 1 / timesteps / divisor}
     if loss:
         given = dict(loss) if isinstance(loss, Mapping) else LOSSES[loss]

@@ -24,6 +24,7 @@ from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.delays import at_every_age, delay_of
 from mimdsim.frameworks.module_calls import record
 from mimdsim.frameworks.network_table import (
+    leaves_out,
     network_table,
     objective,
     output_read,
@@ -383,11 +384,13 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         )
     if not product.convolution and sent.shape[-1] != len(values):
         raise refusal(f"'{product.weight}' reads {len(values)} of {sent.shape[-1]} values of each sample; all can run")
+    read_of = [recorded.returned[at] for _, at in ends]
     # the bias counts once in the product with a sum over time, where that is no mean
     for share in (1 / len(sent), 1.0) if summed else (1.0,):
         outputs = currents_of(product.convolution, sent, values, bias * product.bias_factor * share)
         reading = reading_of(recorded.values[at], outputs, functions_in(recorded.returned[at]))
-        if reading and (not summed or (reading == "sum") == (share < 1)):
+        whole = recorded.stepwise or not leaves_out(read_of, recorded, len(sent), reading)
+        if reading and whole and (not summed or (reading == "sum") == (share < 1)):
             break
     else:
         raise refusal(

@@ -293,7 +293,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def _voted(self, by: str, args: Any, kwargs: Any, known: list[Origin]) -> FunctionResult | None:
         """The mean or sum of adjacent outputs of a layer, which lie along an axis of their own."""
-        axis, shape = kwargs.get("dim", [*args[1:], None][0]), args[0].shape
+        given, axis = [*args, kwargs.get("dim", kwargs.get("axis")), None][:2]
+        shape: tuple[int, ...] = tuple(getattr(given, "shape", ()))
         layers = {name for each in known for name, _ in sources_in(each)}
         if axis not in (-1, len(shape) - 1) or len(args) + len(kwargs) != 2 or len(shape) < 2 or len(layers) != 1:
             return None
@@ -349,6 +350,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 continue
             taken: Origin = of
             entry = None
+            over_time = isinstance(of, FunctionResult) or (is_in_time(of) and not isinstance(of, Input))
+            if over_time and _is_cut_out(part, whole):
+                self.mark(part, self._unread("a slice", of))
+                continue
             if isinstance(of, Input):
                 entry = self._entry(part, self.example)
                 taken = Input(entry=entry) if entry else of
@@ -658,6 +663,12 @@ def _is_plain_softplus(beta: float = 1.0, threshold: float = 20.0) -> bool:
 
 def _is_number_zero(other: Any) -> bool:
     return isinstance(other, (int, float)) and other == 0
+
+
+def _is_cut_out(part: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether some of an axis is left out, and more than one entry of it is left."""
+    longer = all(left > 1 or had == 1 for left, had in zip(part.shape, whole.shape, strict=False))
+    return part.ndim == whole.ndim and part.numel() < whole.numel() and longer
 
 
 def _is_zero(other: Any) -> bool:

@@ -61,7 +61,8 @@ def test_what_all_timesteps_make_is_read(name: str) -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_what_is_of_some_timesteps_or_classes_is_refused(name: str, loss: str) -> None:
     module, spikes, _ = given(OTHER[name])
-    with pytest.raises(DescriptionError, match="neither all of what 'lif2' made nor a reading of it"):
+    cut = "the output goes through 'a slice'"
+    with pytest.raises(DescriptionError, match=f"neither all of what 'lif2' made nor a reading of it|{cut}"):
         frameworks.from_torch(module, spikes, loss=loss)
 
 
@@ -140,3 +141,27 @@ def test_currents_that_a_loop_adds_up_are_divided_at_the_end(of: str) -> None:
     module, spikes, _ = zoo.example(zoo.TorchNetwork(make=lambda: AddsUp(""), judge=zoo.of_counts))
     training = frameworks.from_torch(module, spikes).training
     assert (training.reading, training.logit_scale) == (reading, pytest.approx(scale))
+
+
+LEFT_OUT: dict[str, Any] = {
+    "a list": lambda out: sum(out[5:]),
+    "a list, stacked": lambda out: torch.stack(out[5:]).sum(0),
+    "a slice": lambda out: torch.stack(out)[5:].sum(0),
+    "narrowed": lambda out: torch.stack(out).narrow(0, 5, zoo.TIMESTEPS - 5).sum(0),
+}
+
+
+@pytest.mark.parametrize("how", [*LEFT_OUT, "a loop"])
+def test_timesteps_that_are_left_out_are_found_where_nobody_fires(how: str) -> None:
+    """Nothing comes in before the sixth timestep, so that values are the same with the first five and without."""
+    if how == "a loop":
+        network = zoo.TorchNetwork(make=lambda: zoo.CountsInALoop("sum", late=5), judge=zoo.of_counts)
+    else:
+        network = zoo.TorchNetwork(make=lambda: Returns(LEFT_OUT[how]), judge=zoo.of_counts)
+    module, spikes, _ = zoo.example(network)
+    with torch.no_grad():
+        for layer in (module.fc1, module.fc2):
+            layer.bias.zero_()
+    spikes[:5] = 0.0
+    with pytest.raises(DescriptionError, match=r"the output (is neither|goes through 'a slice')"):
+        frameworks.from_torch(module, spikes)

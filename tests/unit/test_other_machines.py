@@ -286,6 +286,7 @@ def test_transfers_that_are_not_predicted_say_why(tmp_path: Path) -> None:
         plain.replace("ONE_TO_ONE", "ONE_TO_NONE"): "pattern 'ONE_TO_NONE' is not known",
         plain.replace("UNICAST", "SMOKE"): "mechanism 'SMOKE'; known: UNICAST",
         plain.replace("WORMHOLE_B0", "GRAYSKULL"): "no machine for 'GRAYSKULL'",
+        "WORMHOLE_B0,MULTICAST,ONE_TO_ALL,L1,4,80,0,64": "80 tiles: no other is left on the grid",
         plain.replace("ONE_TO_ONE,L1,4,0", "ALL_TO_ALL,L1,4,400"): "400 tiles: they make no all of the machine's grid",
     }
     table.write_text(f"{columns},latency_cycles\n" + "".join(f"{row},400\n" for row in given))

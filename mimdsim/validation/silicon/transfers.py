@@ -170,9 +170,12 @@ def _pairs(
         across, down = _extents(other, many + beside, wide, tiles // wide)
         group = [row * wide + column for row in range(down) for column in range(across)]
         ones = group[:1] if one == "ONE" else group
-        if not loopback and (mechanism != "UNICAST" or (one == "ONE" and square)):  # beside the others, or below a row
+        # as `noc_estimator_tests` places them: beside the readers, below those of a row
+        if not loopback and (mechanism != "UNICAST" or (one == "ONE" and square)):
             beyond = down * wide if across == wide or other == "ROW" else across
-            ones = [tile + beyond for tile in ones if tile + beyond < tiles]
+            ones = [tile + beyond for tile in ones]
+            if ones[-1] >= tiles:
+                raise MimdsimError(f"{many} tiles: no other is left on the grid to send to them")
         pairs = [(a, b) for a in ones for b in group if a != b or not beside]
     else:
         raise MimdsimError(f"pattern '{shortened(pattern)}' is not known")
