@@ -489,13 +489,14 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     same in every one.
     """
     recorder = ModuleRecorder(module)
+    seen = recorder.seen
     steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
     made: Any = None
     every: list[Origin | None] = []
     reset_states(module)
     kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
     held = [(each, dict(vars(each))) for each in module.modules()]  # states that it keeps
-    recorder.seen.timesteps = timesteps or 0
+    seen.timesteps = timesteps or 0
     try:
         with (
             torch.enable_grad(),
@@ -507,7 +508,8 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
             for number, step in enumerate(steps):
                 recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
                 made = module(step)
-                every += [recorder.origin(tensor) for tensor in tensors_in(made)]
+                seen.made_by_call.append([*tensors_in(made)])
+                every += [recorder.origin(tensor) for tensor in seen.made_by_call[-1]]
     except MimdsimError:
         raise
     except Exception:
@@ -520,15 +522,14 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     for buffer, before in kept:
         if buffer.shape == before.shape:
             buffer.data.copy_(before)
-    for name, calls in recorder.seen.layers.items():
+    for name, calls in seen.layers.items():
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
-    seen = recorder.seen
     logits = recorder.logits if timesteps is None else {}
-    ends = [logits.get(id(tensor), tensor) for tensor in tensors_in(made)]
+    ends = [logits.get(id(tensor), tensor) for tensor in seen.made_by_call[-1]]
+    seen.made_by_call[-1] = ends
     seen.log_softmax = len(ends) == 1 and id(made) in logits
     seen.returned = [recorder.origin(tensor) for tensor in ends]
-    seen.values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in ends]
     seen.votes = max(map(votes_in, seen.returned), default=1)
     seen.stepwise = timesteps is not None
     seen.returned_before = every[: len(every) - len(seen.returned)]

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from mimdsim.frameworks.neurons import Reading, neuron_key, refusal
-from mimdsim.frameworks.origins import Origin, sources_in, timesteps_in
+from mimdsim.frameworks.origins import sources_in
 from mimdsim.frameworks.planes import keys_of
 from mimdsim.frameworks.recording import Recorded
 from mimdsim.frameworks.torch_layers import (
@@ -193,51 +194,58 @@ def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     return "membrane_of_spiking"
 
 
-def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool, by_module: bool) -> str:
-    """How what the module returned first reads its last layer over time, as of `reading_of`; '' where only a timestep
-    was seen. by_module: whether that is what the loss is of; else any of what it returned may be the last layer's.
+def read_over_time(
+    recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool, by_module: bool
+) -> tuple[str, torch.Tensor | None]:
+    """How what the module returned first reads its last layer over time, as of `reading_of`, '' where it took one
+    timestep a call; and that: [batch, classes], or [timesteps, batch, classes], None where it returned nothing of it.
+    by_module: whether that is what the loss is of; else any of what it returned may be the last layer's.
 
     Raises DescriptionError where it returned something else, as of some timesteps or classes."""
-    if recorded.reading:
-        return recorded.reading
     calls, of_cells = last.calls, last.calls.reading.of_cells
     outputs, spikes = (calls.outputs, True) if reads == "spikes" or of_cells else (calls.states or calls.outputs, False)
-    of_output = [at for at, each in enumerate(recorded.returned) if (calls.name, spikes) in sources_in(each)]
+    origins, made = recorded.returned, recorded.made_by_call
+    of_output = [at for at, each in enumerate(origins) if (calls.name, spikes) in sources_in(each)]
     if not of_output:
-        return ""
-    every, origins = calls.sequence(outputs), recorded.returned
+        return recorded.reading, None
+    every = calls.sequence(outputs)
     every = every.reshape(*every.shape[:2], -1, recorded.votes).mean(axis=-1)
     planes = tuple(outputs[0].shape[1 + calls.in_time :])
-    values = [_of_neurons(recorded.values[at], planes) * divisor_of(origins[at]) for at in of_output]
+    values = [_of_neurons(made[-1][at], planes) * divisor_of(origins[at]) for at in of_output]
     functions = functions_in(origins[of_output[0]])
-    if len(of_output) > 1 and values[0].shape == every.shape[1:]:
+    if stepwise:
+        steps = torch.stack([_of_neurons(each[of_output[0]], planes) for each in made[-len(every) :]])
+        values = [steps.reshape(every.shape) * divisor_of(origins[of_output[0]])]
+    elif len(of_output) > 1 and values[0].shape == every.shape[1:]:
         # a list of all timesteps, the first of which may be a current as it is
-        begun = (
-            [_of_neurons(recorded.values[0], planes)] if len(of_output) == len(every) - 1 == len(origins) - 1 else []
-        )
-        values = [np.stack([*begun, *values])]
-    elif stepwise:
-        every = every[-1:]
-    read = [reading_of(each, every, functions) for each in values]
-    found = read[0] if by_module else next(filter(None, read), "")
-    if not found or (not stepwise and leaves_out([origins[at] for at in of_output], recorded, len(every), found)):
+        begun = [_of_neurons(made[-1][0], planes)] if len(of_output) == len(every) - 1 == len(origins) - 1 else []
+        values = [torch.stack([*begun, *values])]
+    read = [recorded.reading or reading_of(numbers_of(each), every, functions) for each in values]
+    at = 0 if by_module else next((at for at, found in enumerate(read) if found), 0)
+    if not read[at]:
         raise refusal(
             f"the output is neither all of what '{calls.name}' made nor a reading of it (its last, mean, highest or "
             "summed value over all timesteps); return one of these"
         )
-    return "" if stepwise else found
+    ordered = _by_timestep(values[at], every) if read[at] == "every" else values[at].reshape(every.shape[1:])
+    return recorded.reading if stepwise else read[at], ordered
 
 
-def leaves_out(origins: list[Origin | None], recorded: Recorded, timesteps: int, reading: str) -> bool:
-    """Whether a reading is made of fewer timesteps than these layers fire in, which values do not tell where nobody
-    does."""
-    layers = {name for origin in origins for name, _ in sources_in(origin)}
-    written = [of.first for name in layers if (of := recorded.layers[name].reading.written)]
-    seen = len(set().union(*map(timesteps_in, origins)))
-    return reading not in ("last", "every") and 0 < seen < timesteps - max(written, default=0)
+def _by_timestep(values: torch.Tensor, every: np.ndarray) -> torch.Tensor:
+    """All outputs as [timesteps, batch, classes], without the state that they begin with."""
+    for axes in ((0, 1, 2), (1, 0, 2), (2, 0, 1)):
+        ordered = values.permute(axes)[-len(every) :]
+        if ordered.shape == every.shape and np.allclose(numbers_of(ordered), every, SAME, SAME):
+            return ordered
+    raise AssertionError("which reading_of has seen")
 
 
-def _of_neurons(values: np.ndarray, planes: tuple[int, ...]) -> np.ndarray:
+def numbers_of(tensor: torch.Tensor) -> np.ndarray:
+    values: np.ndarray = tensor.detach().cpu().numpy().astype(np.float64)
+    return values
+
+
+def _of_neurons(values: torch.Tensor, planes: tuple[int, ...]) -> torch.Tensor:
     """Values whose last axes are those of `planes`, if they are, with one axis of neurons instead."""
     return values.reshape(*values.shape[: -len(planes)], -1) if values.shape[-len(planes) :] == planes else values
 

@@ -355,13 +355,3 @@ def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
         return {(origin.layer, origin.spikes)}
     through = parts_of(origin) if isinstance(origin, (FunctionResult, *THROUGH)) else ()
     return set().union(*map(sources_in, through))
-
-
-def timesteps_in(origin: Origin | None) -> set[tuple[int, int]]:
-    """(call, entry of it) of the timesteps that something is made of; none where these come all at once."""
-    if isinstance(origin, Input):
-        return {(origin.entry[0], 0)} if origin.entry else set()
-    if isinstance(origin, LayerOutput):
-        return set() if origin.in_time else {(origin.call, origin.entry)}
-    through = parts_of(origin) if isinstance(origin, (FunctionResult, Product, *THROUGH)) else ()
-    return set().union(*map(timesteps_in, through))

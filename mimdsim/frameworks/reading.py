@@ -7,10 +7,10 @@ was recorded: currents must be those of the weights and of what a layer reads, a
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
+from mimdsim.frameworks.agreement import check_gradients
 from mimdsim.frameworks.delays import at_every_age, delay_of
 from mimdsim.frameworks.module_calls import record
 from mimdsim.frameworks.network_table import (
-    leaves_out,
     network_table,
+    numbers_of,
     objective,
     output_read,
     random_workload,
@@ -57,16 +58,11 @@ from mimdsim.frameworks.torch_weights import (
     pruned_arrays,
     weights_of,
 )
-from mimdsim.graph import Layer, Sgd, SpikingNetwork, inference_graph, interpret
-from mimdsim.graph.cell_catalogue import cell_of
-from mimdsim.graph.losses import Loss
-from mimdsim.graph.names import INPUT, ROLES, spikes_of
-from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.names import INPUT
 from mimdsim.graph.sources import Source
-from mimdsim.graph.spikes import Selection
 from mimdsim.graph.weight_functions import WeightFunction, weights_of_function
 from mimdsim.workload import Workload, load_workload, network_of
-from mimdsim.workload.description.workload import change_description
+from mimdsim.workload.description.workload import build_workload, change_description
 from mimdsim.workload.interchange.importing import base_table
 from mimdsim.workload.interchange.model_file import weights_named
 from mimdsim.workload.interchange.weights_file import write_safetensors
@@ -90,6 +86,53 @@ def workload_of(
     out: str | Path | None,
 ) -> Workload:
     """See `mimdsim.from_torch`."""
+    _check_arguments(module, example_input, timesteps)
+    recorded = _with_read_out(module, with_own_neurons(record(module, example_input, timesteps), output))
+    layers = layers_of(module, recorded)
+    weights = weights_of(module, layers, recorded.masks)
+    values = _find_input(layers, weights, example_input, timesteps)
+    _check_spikes(layers, weights)
+    reads = output_read(output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1])
+    reading, read = read_over_time(recorded, layers[-1], reads, timesteps is not None, not loss)
+    frozen, pruned = frozen_arrays(module, layers), pruned_arrays(layers, recorded.masks)
+    widths = "-".join(map(str, [values.shape[-1], *widths_of(layers)]))
+
+    def fill(table: dict[str, Any]) -> dict[str, Any]:
+        table["title"] = f"{type(module).__name__}: {widths}"
+        table["network"] = network_table(layers, table.get("network", {})) | {"output": reads}
+        table["network"] |= {"neurons_per_class": recorded.votes} if recorded.votes > 1 else {}
+        training = table.setdefault("training", {})
+        training |= objective(loss, recorded, layers[-1], reads != "spikes", len(values), reading)
+        training |= {"frozen": frozen} if frozen else {}
+        training |= {"pruned": {name: 0.0 for name in pruned if name not in frozen}} if pruned else {}
+        return table
+
+    alone = fill(random_workload(values, widths_of(layers)[-1] // recorded.votes))
+    if read is not None:
+        network = network_of(build_workload(alone | {"name": "example"}, {}, "example"))
+        try:
+            check_gradients(module, recorded, layers, network, weights, values, reading, read)
+        except DescriptionError as problem:
+            precise = example_input.dtype == torch.float64
+            if precise or not _runs_in_float64(module, example_input, timesteps, loss, output):
+                raise problem from None
+    table = fill(base_table(workload, Path(out or "."))) if workload else alone
+    folder = folder_to_make(out, "from-torch")
+    table["training"]["initial_weights"] = WEIGHTS
+    write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(links_of(layers))})
+    path = folder / DESCRIPTION
+    write_atomically(path, toml_text(table, comment=MADE_BY))
+    made = load_workload(path, dict(changes or {}))
+    given = network_of(made).inputs  # raises where the layers make no network
+    if given != values.shape[-1]:
+        raise refusal(f"the module reads {values.shape[-1]} inputs, and the data of '{workload}' have {given}")
+    if changes and out is not None:  # commands that take the file have them, too
+        change_description(table, changes, str(path))
+        write_atomically(path, toml_text(table, comment=MADE_BY))
+    return made
+
+
+def _check_arguments(module: torch.nn.Module, example_input: torch.Tensor, timesteps: int | None) -> None:
     for name, each, kind in (("module", module, torch.nn.Module), ("example_input", example_input, torch.Tensor)):
         if not isinstance(each, kind):
             raise refusal(
@@ -107,74 +150,22 @@ def workload_of(
     for name, each in module.named_parameters():
         if not isinstance(each, torch.nn.parameter.UninitializedParameter) and not torch.isfinite(each).all():
             raise refusal(f"'{name}' of the module holds numbers that are not finite; give weights that are")
-    recorded, layers, weights, values = _read(module, example_input, timesteps, output)
-    with _told_apart(module, layers, weights) as changed:
-        if changed:
-            _read(module, example_input, timesteps, output)
-    _check_spikes(layers, weights)
-    _check_cells(layers, weights)
-    classes = widths_of(layers)[-1] // recorded.votes
-    table = base_table(workload, Path(out or ".")) if workload else random_workload(values, classes)
-    table["network"] = network_table(layers, table.get("network", {}))
-    table["network"] |= {"neurons_per_class": recorded.votes} if recorded.votes > 1 else {}
-    training = table.setdefault("training", {})
-    reads = output_read(output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1])
-    table["network"]["output"] = reads
-    reading = read_over_time(recorded, layers[-1], reads, timesteps is not None, not loss)
-    training |= objective(loss, recorded, layers[-1], reads != "spikes", len(values), reading)
-    folder = folder_to_make(out, "from-torch")
-    training["initial_weights"] = WEIGHTS
-    if frozen := frozen_arrays(module, layers):
-        training["frozen"] = frozen
-    if pruned := pruned_arrays(layers, recorded.masks):
-        training["pruned"] = {name: 0.0 for name in pruned if name not in frozen}
-    widths = "-".join(map(str, [values.shape[-1], *widths_of(layers)]))
-    table["title"] = f"{type(module).__name__}: {widths}"
-    write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(links_of(layers))})
-    path = folder / DESCRIPTION
-    write_atomically(path, toml_text(table, comment=MADE_BY))
-    made = load_workload(path, dict(changes or {}))
-    given = network_of(made).inputs  # raises where the layers make no network
-    if given != values.shape[-1]:
-        raise refusal(f"the module reads {values.shape[-1]} inputs, and the data of '{workload}' have {given}")
-    if changes and out is not None:  # commands that take the file have them, too
-        change_description(table, changes, str(path))
-        write_atomically(path, toml_text(table, comment=MADE_BY))
-    return made
 
 
-def _read(
-    module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, output: str
-) -> tuple[Recorded, list[TorchLayer], dict[str, np.ndarray], np.ndarray]:
-    """What was recorded, its layers, their weights, and the example as they read it; currents are compared."""
-    recorded = _with_read_out(module, with_own_neurons(record(module, example, timesteps), output))
-    layers = layers_of(module, recorded)
-    weights = weights_of(module, layers, recorded.masks)
-    return recorded, layers, weights, _find_input(layers, weights, example, timesteps)
-
-
-@contextmanager
-def _told_apart(module: torch.nn.Module, layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> Iterator[bool]:
-    """While weights that are the same for several of their sources, or neurons, whose order no current tells, differ;
-    whether there are such."""
-    alike = {
-        array
-        for array, values in weights.items()
-        if array[:2] in ("w.", "r.") and values.ndim == 2
-        if any(np.unique(values, axis=axis).shape[axis] < size for axis, size in enumerate(values.shape))
-    }
-    names = {of for of, array, *_ in links_of(layers) if array in alike}
-    changed = [each for name, each in module.named_parameters() if name in names]
-    before = [each.detach().clone() for each in changed]
-    generator = torch.Generator().manual_seed(1)
+def _runs_in_float64(
+    module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, loss: str | Mapping[str, Any], output: str
+) -> bool:
+    """Whether a copy of it is read without a complaint where PyTorch rounds next to nothing."""
+    rounded = torch.Tensor.float
+    torch.Tensor.float = torch.Tensor.double  # as snnTorch makes spikes
     try:
-        for each in changed:
-            each.data += torch.randn(each.shape, generator=generator).to(each) * max(float(each.detach().std()), 0.1)
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            yield bool(changed)
+        with warnings.catch_warnings(action="ignore"):
+            workload_of(copy.deepcopy(module).double(), example.double(), timesteps, loss, output, "", None, None)
+    except Exception:
+        return False
     finally:
-        for each, values in zip(changed, before, strict=True):
-            each.data.copy_(values)
+        torch.Tensor.float = rounded
+    return True
 
 
 def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:
@@ -308,51 +299,6 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
             )
 
 
-def _check_cells(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
-    """Layers of cells send what their equations make of what they read."""
-    for name, layer in named(layers):
-        calls = layer.calls
-        if not calls.reading.of_cells or calls.reading.written:
-            continue
-        arrays = {role: weights[f"{role}.{name}"] for role in ROLES.values() if f"{role}.{name}" in weights}
-        made = _run_cells(calls.reading.model, arrays, calls.sequence(calls.currents))
-        sent = calls.sequence(calls.outputs)
-        off = float(np.abs(made - sent).max()) if made.shape == sent.shape else np.inf
-        if not off <= SAME_CURRENT * max(float(np.abs(sent).max()), SAME_CURRENT):
-            raise refusal(
-                f"layer '{calls.name}' sends what differs by up to {off:.2g} from what a '{calls.reading.model}' sends "
-                "of the same: something acts on it that is not known here (a state handed in, an option)"
-            )
-
-
-def _run_cells(model: str, arrays: Mapping[str, np.ndarray], given: np.ndarray) -> np.ndarray:
-    """What a layer of cells sends, float64[timesteps, batch, neurons], of what it reads; arrays: its 'w', 'r' and, with
-    biases, 'b' and 'rb'."""
-    timesteps, batch, inputs = given.shape
-    neurons, bias = arrays["r"].shape[0], "b" in arrays
-    selection = Selection(threshold=0.0, second_threshold=0.0, capacity=neurons, slope=1.0)
-    layers = (
-        Layer(name="cells", inputs=inputs, neurons=neurons, neuron=cell_of(model), selection=selection, bias=bias),
-        Layer(
-            name="output", inputs=neurons, neurons=1, neuron=neuron_of("li", READ_OUT), selection=selection,
-            spiking=False,
-        ),
-    )  # fmt: skip
-    network = SpikingNetwork(
-        layers=layers, timesteps=timesteps, batch=batch, input_capacity=inputs, spikes="dense", logit_scale=1.0,
-        optimiser=Sgd(learning_rate=1.0), delay=0, loss=Loss(reading="last"),
-    )  # fmt: skip
-    known = {f"{role}.cells": array.reshape(-1, array.shape[-1]) for role, array in arrays.items()}
-    sent: list[np.ndarray] = []
-
-    def watch(name: str, _timestep: int, value: Any) -> None:
-        if name == spikes_of("cells"):
-            sent.append(value)
-
-    interpret(inference_graph(network), {"input": given, "w.output": np.zeros((neurons, 1)), **known}, watch)
-    return np.stack(sent)
-
-
 def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     """What was recorded, with the linear layer that reads spikes or cells at its end as a layer whose potentials are
     read."""
@@ -384,13 +330,11 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         )
     if not product.convolution and sent.shape[-1] != len(values):
         raise refusal(f"'{product.weight}' reads {len(values)} of {sent.shape[-1]} values of each sample; all can run")
-    read_of = [recorded.returned[at] for _, at in ends]
     # the bias counts once in the product with a sum over time, where that is no mean
     for share in (1 / len(sent), 1.0) if summed else (1.0,):
         outputs = currents_of(product.convolution, sent, values, bias * product.bias_factor * share)
-        reading = reading_of(recorded.values[at], outputs, functions_in(recorded.returned[at]))
-        whole = recorded.stepwise or not leaves_out(read_of, recorded, len(sent), reading)
-        if reading and whole and (not summed or (reading == "sum") == (share < 1)):
+        reading = reading_of(numbers_of(recorded.made_by_call[-1][at]), outputs, functions_in(recorded.returned[at]))
+        if reading and (not summed or (reading == "sum") == (share < 1)):
             break
     else:
         raise refusal(
@@ -410,7 +354,8 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         outputs=[tensor],
     )
     returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
-    return replace(recorded, layers={**recorded.layers, name: made}, returned=returned, reading=reading)
+    layers, calls = {**recorded.layers, name: made}, [[each[at]] for each in recorded.made_by_call]
+    return replace(recorded, layers=layers, returned=returned, reading=reading, made_by_call=calls)
 
 
 def _acting(function: WeightFunction | None, values: np.ndarray) -> np.ndarray:

@@ -130,9 +130,9 @@ class NeuronCalls:
 class Recorded:
     """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last);
     masks: zeros and ones by which parameters are multiplied, by their names; norms: how often each batch norm ran;
-    values: float64 of what it returned; reading: how what it returned reads a linear layer that ends it, '' where none
-    does; log_softmax: whether that was one over the classes, which a cross-entropy undoes: `returned` and `values` are
-    of what it was made of; votes: how many outputs stand for a class, of which the module returned the mean; made: by
+    made_by_call: what every call returned; reading: how what it returned reads a linear layer that ends it, '' where
+    none does; log_softmax: whether that was one over the classes, which a cross-entropy undoes: what it returned is
+    what it was made of; votes: how many outputs stand for a class, of which the module returned the mean; made: by
     operations element by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module
     took one a call; unread: what functions made that are not understood, or gather timesteps, in order;
     returned_before: by the calls before the last, in a single step."""
@@ -141,7 +141,7 @@ class Recorded:
     norms: Counter[str] = field(default_factory=Counter)
     returned: list[Origin | None] = field(default_factory=list)
     masks: dict[str, np.ndarray] = field(default_factory=dict)
-    values: list[np.ndarray] = field(default_factory=list)
+    made_by_call: list[list[torch.Tensor]] = field(default_factory=list)
     reading: str = ""
     log_softmax: bool = False
     votes: int = 1

@@ -46,8 +46,8 @@ from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
 from mimdsim.graph.weight_functions import WEIGHT_FUNCTIONS
 
-# called with (value name, timestep, value) for every value made inside a scan
-Observer = Callable[[str, int, Any], None]
+# called with (value name, timestep, value) for every value made inside a scan; may return another one in its place
+Observer = Callable[[str, int, Any], Any]
 
 
 def _scan_shapes(values: tuple[Value, ...], scan: Scan) -> tuple[tuple[str, Value], ...]:
@@ -83,7 +83,8 @@ def _run_scan(scan: Scan, *inputs: Any, observe: Observer | None = None) -> tupl
             values.update(zip(op.outputs, made, strict=True))
             if observe is not None:
                 for name in op.outputs:
-                    observe(name, t, values[name])
+                    if (instead := observe(name, t, values[name])) is not None:
+                        values[name] = instead
         carries = [values[carry.leaves] for carry in scan.carries]
         for name in scan.stacked:
             stacks[name][t] = values[name]

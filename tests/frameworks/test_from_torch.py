@@ -65,6 +65,9 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     learning = {name for name, each in module.named_parameters() if each.requires_grad}
     assert {parameter for parameter, *_ in links if parameter in learning} == set(double)
     assert set(network.trained) == {array for parameter, array, *_ in links if parameter in learning}
+    worst = max(
+        off(single[parameter], double[parameter]) for parameter in double
+    )  # one may be rounded little by chance
     for parameter, array, transposed, row, norm in links:
         if parameter not in learning:
             continue
@@ -73,8 +76,8 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
         wanted, rounded = (each[row : row + len(mine)] for each in every)
         assert np.abs(wanted).max() > 0
         assert off(rounded, wanted) < 1e-4, array  # else nothing would be held against anything
-        least = 1e-5 if mine.size == 1 else 2e-6  # one number that PyTorch rounds little may be so by chance
-        assert off(mine, wanted) <= max(2 * off(rounded, wanted), least), array
+        least = 1e-5 if mine.size == 1 else 2e-6  # one number all the more
+        assert off(mine, wanted) <= max(2 * worst, least), array
 
 
 def refusal(module: Any, spikes: Any, **more: Any) -> str:
@@ -516,13 +519,13 @@ def test_values_that_are_reordered_are_found_where_weights_hide_it() -> None:
         module = between(lambda spikes, order=order: spikes[:, order])
         nn.init.zeros_(module.fc2.weight)
         if order[0]:
-            assert "axes are swapped, values reordered or added on the way" in refusal(module, SPIKES)
+            assert "'fc2.weight' gets a gradient on the example that differs" in refusal(module, SPIKES)
         else:
             assert frameworks.from_torch(module, SPIKES).network.layers == ("hidden0", "output")
         assert not module.fc2.weight.any()
     module = Again(lambda module, first, _: module.last(first)[:, [1, 0, 2, 3, 4, 5]])
     module.own, module.last.weight.data = None, (torch.arange(6.0) / 4).expand(6, 6).clone()
-    assert "axes are swapped, values reordered or added on the way" in refusal(module, SPIKES)
+    assert "'last.weight' gets a gradient on the example that differs" in refusal(module, SPIKES)
 
 
 def test_an_example_of_numbers_becomes_an_input_of_numbers() -> None:
