@@ -24,7 +24,7 @@ import numpy as np
 
 from mimdsim import numerics
 from mimdsim.base.errors import MappingError
-from mimdsim.execution.bounds_checked_array import Guarded, Region, Work, written_though_read
+from mimdsim.execution.bounds_checked_array import Bounded, Guarded, Region, Work, written_though_read
 from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
 from mimdsim.execution.execute import Executor, VertexFailure, field_written, index_of
 from mimdsim.execution.scratch import LARGE, NO_NUMBER, STACK_BYTES, Poison, Scratch, as_bits, state_of, undefine
@@ -231,28 +231,28 @@ class _Table:
                 new[other.slices[vertex]] = False
         return bool(new[index].any())
 
-    def _arguments(self, vertex: int, work: Work | None = None) -> tuple[list[np.ndarray], tuple[Any, ...]]:
+    def _arguments(self, vertex: int, work: Work | None = None) -> tuple[list[Any], tuple[Any, ...]]:
         """(arrays, numbers) that the codelet is called with."""
-        memory = [operand.memory.array for operand in self.operands]
+        memory: list[Any] = [operand.memory.array for operand in self.operands]
         if self.table.codelet.form == "table":
             if self.guarded > 0:
                 counted = work if self.guarded == math.inf else None  # the library's may touch more than a vertex would
                 memory = [self._guarded(operand, vertex, counted) for operand in self.operands]
             return memory, (*(column[vertex : vertex + 1] for column in self.columns), *self.constants)
-        views: list[np.ndarray] = [
+        views = [
             Guarded.of(array[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
             for operand, array in zip(self.operands, memory, strict=True)
         ]
         return views, (*(int(column[vertex]) for column in self.columns), *self.constants)
 
-    def _guarded(self, operand: _Operand, vertex: int, work: Work | None) -> np.ndarray:
+    def _guarded(self, operand: _Operand, vertex: int, work: Work | None) -> Bounded | Guarded:
         """The whole memory of a field, in which a user's vertex may write within the slices of all its fields.
 
         Writes of the library's are found by what they leave; a look at each of theirs would take as long as all else.
         """
         memory = operand.memory
         if self.guarded < math.inf:
-            return Guarded.of(memory.array, operand.anywhere)
+            return Bounded.of(memory.array, operand.anywhere)
         memory.own[...] = False
         for other in self.operands:
             if other.memory is memory:
@@ -265,7 +265,7 @@ class _Table:
         """Run a vertex; its scratch, of users' codelets of form 'vertex' in the first run of a table."""
         views, numbers = self._arguments(vertex, work)
         measured = self.guarded == math.inf and self.table.codelet.form == "vertex"
-        scratch = Scratch(views) if measured else None
+        scratch = Scratch([operand.memory.array for operand in self.operands]) if measured else None
         with np.errstate(all="ignore"), scratch or nullcontext():  # sums of poison overflow; plain runs warn
             self.compute(*views, *numbers)
         return scratch
