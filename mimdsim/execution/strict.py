@@ -28,7 +28,7 @@ from mimdsim.execution.bounds_checked_array import Bounded, Guarded, Region, Wor
 from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
 from mimdsim.execution.execute import Executor, VertexFailure, field_written, index_of
 from mimdsim.execution.scratch import LARGE, NO_NUMBER, STACK_BYTES, Poison, Scratch, as_bits, state_of, undefine
-from mimdsim.program import Superstep, VertexTable
+from mimdsim.program import Superstep, VertexTable, WorkerBundles
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.codelet_closure import closure_of, is_library
 from mimdsim.program.records import vertex_name
@@ -43,17 +43,29 @@ Index = tuple[slice, ...]
 Commit = tuple[np.ndarray, Index, np.ndarray]
 
 
-def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER) -> None:
-    """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
-    for _ in strict_steps(executor, poison):
+def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER) -> dict[str, str]:
+    """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule.
+
+    Returns, by the name of each user's codelet, which of its vertices touched several elements of a field for nothing
+    but the fixed part of its cost; '' where some vertex was charged for a loop, or none touched several.
+    """
+    tables: dict[int, list[_Table]] = {}
+    for _ in strict_steps(executor, poison, tables):
         pass
+    fixed: dict[str, str] = {}
+    for table in (each for of_superstep in tables.values() for each in of_superstep if not each.library):
+        text, name = "" if table.charged else table.uncharged, table.table.codelet.name
+        fixed[name] = text if fixed.get(name, text) else ""
+    return fixed
 
 
-def strict_steps(executor: Executor, poison: Poison) -> Iterator[tuple[Superstep, int]]:
-    """Run one superstep after another, strictly; yields each with its timestep when it is done."""
+def strict_steps(
+    executor: Executor, poison: Poison, tables: dict[int, list[_Table]] | None = None
+) -> Iterator[tuple[Superstep, int]]:
+    """Run one superstep after another, strictly; yields each with its timestep when it is done, and fills `tables`."""
     program = executor.program
     undefine(executor, poison=poison)
-    tables: dict[int, list[_Table]] = {}
+    tables = {} if tables is None else tables
     for superstep, t in program.turns():
         if id(superstep) not in tables:
             found = [table for table in superstep.tables if table.vertices]
@@ -128,6 +140,7 @@ class _Table:
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
         self.library, self.first = is_library(codelet.compute), True
+        self.charged, self.uncharged = not isinstance(codelet.cost, WorkerBundles), ""  # as `execute_strictly` says
         self.guarded = GUARDED_ELEMENTS if self.library else math.inf
         self.around = {} if self.library else closure_of(codelet.compute)
         self.kept = {name: state_of(value) for name, value in self.around.items()}
@@ -199,6 +212,8 @@ class _Table:
         declared = self.declared if turns is None else declared_bundles(self.executor.program, self.table, turns)
         if declared is not None and (text := cost_shortfall(float(declared[vertex]), *self._moved(vertex, work, real))):
             raise MappingError(f"{self._name(vertex, t)} {text}")
+        if not self.charged:
+            self._see_charge(vertex, None if declared is None else float(declared[vertex]), work)
         if scratch is not None:
             self._refuse_scratch(vertex, t, scratch)
         self.guarded -= sum(operand.view(vertex).size for operand in self.operands)
@@ -221,6 +236,20 @@ class _Table:
                 written = int(np.count_nonzero(defined))
             stored += written * item_bytes
         return loaded, stored
+
+    def _see_charge(self, vertex: int, declared: float | None, work: Work) -> None:
+        """Whether a vertex is charged for a turn of any loop, and if not, for what it should be."""
+        fixed, table = getattr(self.table.codelet.cost, "fixed", 0.0), self.table
+        if declared is None or declared > fixed:
+            self.charged = True
+            return
+        touched = {each.field.name: min(work.of(each.field.name), each.view(vertex).size) for each in self.operands}
+        most = max(touched, key=lambda name: touched[name])
+        if touched[most] > 1 and not self.uncharged:
+            self.uncharged = (
+                f"{vertex_name(table, vertex)} touches {touched[most]:,} elements of its field '{most}' for the fixed "
+                f"{fixed:g} bundles of its cost and no turn of a loop"
+            )
 
     def _changed(self, operand: _Operand, vertex: int, array: np.ndarray) -> bool:
         """Whether a slice that is only read holds something new where no other field of the vertex may write."""

@@ -122,6 +122,27 @@ def test_turns_that_are_counted_too_few_do_not_cover_the_work() -> None:
     assert "loads 4,096 and stores 4,096 bytes for a cost of 1 bundles" in str(wrong)
 
 
+def test_a_cost_that_charges_nothing_per_element_is_noted() -> None:
+    def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = x
+
+    def first(y: np.ndarray, x: np.ndarray, start: int, _stop: int) -> None:
+        y[start % 1] = x[start % 1]
+
+    cost = WorkerBundles(fixed=24, terms=(Term(extents=("turns",), bundles=1.0),), kind="assumed", source="a test")
+    none = checked(copied, cost=cost, count=lambda *_: {"turns": 0})
+    assert none.passed
+    assert (
+        "note  cost: vertex 0 of Own on tile 0 touches 4 elements of its field 'y' for the fixed 24 bundles of its "
+        "cost and no turn of a loop: right only if it does the same whatever the length of its slices" in str(none)
+    )
+    assert "note  cost: " in str(checked(copied))  # a fixed cost alone
+    assert "note  cost: " not in str(checked(copied, cost=cost, count=lambda y, *_: {"turns": y.size}))
+    some = checked(copied, cost=cost, count=lambda _y, _x, start, _stop: {"turns": start})  # by one vertex at least
+    assert "note  cost: " not in str(some)
+    assert "note  cost: " not in str(checked(first, length=4))
+
+
 def test_vertices_have_no_memory_beside_their_fields() -> None:
     def summed(y: np.ndarray, x: np.ndarray, _start: int, _stop: int, held: np.ndarray) -> None:
         held += x.sum()
