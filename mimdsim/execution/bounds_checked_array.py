@@ -60,10 +60,6 @@ class Work:
     def __init__(self) -> None:
         self.read, self.written = defaultdict[str, int](int), defaultdict[str, int](int)
 
-    def of(self, field: str) -> int:
-        """Elements of a field read, or written if these are more."""
-        return max(self.read[field], self.written[field])
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Region:

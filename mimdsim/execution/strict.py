@@ -24,6 +24,7 @@ import numpy as np
 
 from mimdsim import numerics
 from mimdsim.base.errors import MappingError
+from mimdsim.base.modules import is_users
 from mimdsim.execution.bounds_checked_array import Bounded, Guarded, Region, Work, written_though_read
 from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
 from mimdsim.execution.execute import Executor, VertexFailure, field_written, index_of
@@ -43,20 +44,14 @@ Index = tuple[slice, ...]
 Commit = tuple[np.ndarray, Index, np.ndarray]
 
 
-def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER) -> dict[str, str]:
-    """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule.
-
-    Returns, by the name of each user's codelet, which of its vertices touched several elements of a field for nothing
-    but the fixed part of its cost; '' where some vertex was charged for a loop, or none touched several.
-    """
-    tables: dict[int, list[_Table]] = {}
+def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER) -> Doubts:
+    """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
+    doubts, tables = Doubts(), dict[int, list[_Table]]()
     for _ in strict_steps(executor, poison, tables):
         pass
-    fixed: dict[str, str] = {}
     for table in (each for of_superstep in tables.values() for each in of_superstep if not each.library):
-        text, name = "" if table.charged else table.uncharged, table.table.codelet.name
-        fixed[name] = text if fixed.get(name, text) else ""
-    return fixed
+        doubts.add(table.doubts)
+    return doubts
 
 
 def strict_steps(
@@ -79,6 +74,27 @@ def strict_steps(
         for array, index, value in commits:  # all vertices of a compute set see the memory as it was before it
             array[index] = value
         yield superstep, t
+
+
+class Doubts:
+    """What is doubtful in the costs of users' codelets, by their names, which may be on purpose.
+
+    fixed: the first vertex that touched several elements for no turn of any loop, unless some vertex is `charged`;
+    few: the first with fewer bundles than elements.
+    """
+
+    def __init__(self) -> None:
+        self.fixed, self.few, self.charged = dict[str, str](), dict[str, str](), set[str]()
+
+    def add(self, later: Doubts) -> None:
+        """Those of one more table or run."""
+        self.fixed, self.few = {**later.fixed, **self.fixed}, {**later.few, **self.few}
+        self.charged |= later.charged
+
+    def texts(self) -> list[str]:
+        """In words, one for each codelet."""
+        fixed = {name: text for name, text in self.fixed.items() if name not in self.charged}
+        return list({**self.few, **fixed}.values())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -140,7 +156,7 @@ class _Table:
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
         self.library, self.first = is_library(codelet.compute), True
-        self.charged, self.uncharged = not isinstance(codelet.cost, WorkerBundles), ""  # as `execute_strictly` says
+        self.doubts = Doubts()
         self.guarded = GUARDED_ELEMENTS if self.library else math.inf
         self.around = {} if self.library else closure_of(codelet.compute)
         self.kept = {name: state_of(value) for name, value in self.around.items()}
@@ -212,8 +228,8 @@ class _Table:
         declared = self.declared if turns is None else declared_bundles(self.executor.program, self.table, turns)
         if declared is not None and (text := cost_shortfall(float(declared[vertex]), *self._moved(vertex, work, real))):
             raise MappingError(f"{self._name(vertex, t)} {text}")
-        if not self.charged:
-            self._see_charge(vertex, None if declared is None else float(declared[vertex]), work)
+        if declared is not None and not self.library:
+            self._doubt(vertex, float(declared[vertex]), work)
         if scratch is not None:
             self._refuse_scratch(vertex, t, scratch)
         self.guarded -= sum(operand.view(vertex).size for operand in self.operands)
@@ -237,18 +253,25 @@ class _Table:
             stored += written * item_bytes
         return loaded, stored
 
-    def _see_charge(self, vertex: int, declared: float | None, work: Work) -> None:
-        """Whether a vertex is charged for a turn of any loop, and if not, for what it should be."""
-        fixed, table = getattr(self.table.codelet.cost, "fixed", 0.0), self.table
-        if declared is None or declared > fixed:
-            self.charged = True
+    def _doubt(self, vertex: int, declared: float, work: Work) -> None:
+        """What is doubtful in the cost of a vertex."""
+        cost, name = self.table.codelet.cost, self.table.codelet.name
+        if not isinstance(cost, WorkerBundles):
             return
-        touched = {each.field.name: min(work.of(each.field.name), each.view(vertex).size) for each in self.operands}
-        most = max(touched, key=lambda name: touched[name])
-        if touched[most] > 1 and not self.uncharged:
-            self.uncharged = (
-                f"{vertex_name(table, vertex)} touches {touched[most]:,} elements of its field '{most}' for the fixed "
-                f"{fixed:g} bundles of its cost and no turn of a loop"
+        sizes = {each.field.name: each.view(vertex).size for each in self.operands}
+        touched = [min(one[field], size) for one in (work.read, work.written) for field, size in sizes.items()]
+        who, elements = vertex_name(self.table, vertex), sum(touched)
+        if declared > cost.fixed:
+            self.doubts.charged.add(name)
+        elif (most := max(touched)) > 1 and name not in self.doubts.fixed:
+            self.doubts.fixed[name] = (
+                f"{who} touches {most:,} elements of a field for the fixed {cost.fixed:g} bundles of its cost, and no "
+                "turn of a loop, which is right only if it does so whatever the length of its slices"
+            )
+        if elements > declared and name not in self.doubts.few:
+            self.doubts.few[name] = (
+                f"{who} loads and stores {elements:,} elements for {declared:,g} bundles, which is right only if its "
+                "instructions move several at once"
             )
 
     def _changed(self, operand: _Operand, vertex: int, array: np.ndarray) -> bool:
@@ -421,12 +444,15 @@ def as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
     inner = {
         name: as_python(each)
         for name, each in called.items()
-        if hasattr(each, "py_func")
-        and not name.startswith("_")
-        and each.py_func.__module__.startswith(numerics.__name__)
+        if hasattr(each, "py_func") and each is not kernel and _is_read_in_python(name, each.py_func.__module__)
     }
     if not inner:
         return function
     plain = FunctionType(function.__code__, {**function.__globals__, **inner}, function.__name__)
     plain.__defaults__, plain.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return plain if function.__closure__ is None else function
+
+
+def _is_read_in_python(name: str, module: str) -> bool:
+    """Whether a compiled function of a module runs in Python within a codelet; users' always, they get slices."""
+    return is_users(module) or (not name.startswith("_") and module.startswith(numerics.__name__))
