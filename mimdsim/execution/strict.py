@@ -239,17 +239,17 @@ class _Table:
     def _moved(self, vertex: int, work: Work, real: list[np.ndarray]) -> tuple[int, int]:
         """(bytes loaded, bytes stored) by a vertex at the least: every element that it touched once.
 
-        Of form 'table' without guards only what it changed is known.
+        Of form 'table' without guards, and of what a function writes into an argument, only what changed is known.
         """
         loaded = stored = 0
         for operand, array, item_bytes in zip(self.operands, real, self.item_bytes, strict=True):
             name, value = operand.field.name, operand.view(vertex)
             loaded += min(work.read[name], value.size) * item_bytes
             written = min(work.written[name], value.size)
-            if self.table.codelet.form == "table" and operand.field.writes and value.dtype.kind != "b":
+            if operand.field.writes and value.dtype.kind != "b":
                 defined = ~self.poison.found(value)
                 defined &= (value != array[operand.slices[vertex]]) if operand.field.reads else True
-                written = int(np.count_nonzero(defined))
+                written = max(written, int(np.count_nonzero(defined)))
             stored += written * item_bytes
         return loaded, stored
 
