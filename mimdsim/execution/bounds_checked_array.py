@@ -103,6 +103,11 @@ class Bounded(np.ndarray):
             _refuse(self.shape, key, self._field)
         super().__setitem__(key, value)
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "at" and isinstance(target := inputs[0], Bounded) and target._field is not None:
+            _refuse(target.shape, inputs[1], target._field)
+        return getattr(ufunc, method)(*_bare(inputs), **_bare(options))
+
 
 class Guarded(NDArrayOperatorsMixin):
     """A slice, or a whole array in a part of which a vertex may write (`region`): `Guarded.of(array, field)`.
@@ -337,6 +342,8 @@ def _bare(each: Any) -> Any:
         return type(each)(_bare(part) for part in each)
     if isinstance(each, dict):
         return {key: _bare(part) for key, part in each.items()}
+    if isinstance(each, Bounded):
+        return each.view(np.ndarray)
     return each._array if isinstance(each, Guarded) else each
 
 

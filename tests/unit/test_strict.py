@@ -14,7 +14,7 @@ import pytest
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import plan_exchanges
 from mimdsim.execution import Executor, execute_strictly
-from mimdsim.execution.bounds_checked_array import Guarded, GuardError, Work
+from mimdsim.execution.bounds_checked_array import Bounded, Guarded, GuardError, Work
 from mimdsim.execution.execute import VertexFailure
 from mimdsim.program import (
     Codelet,
@@ -363,6 +363,18 @@ def test_what_an_operation_in_place_does_is_counted_once() -> None:
 def test_ways_around_a_slice_are_refused(way: Callable[[Any], Any]) -> None:
     with pytest.raises((GuardError, TypeError, AttributeError, ValueError)):
         way(Guarded.of(np.arange(16.0), Field(name="x", access="update", box=(":",)), Work()))
+
+
+def test_indices_of_the_library_are_looked_at_too() -> None:
+    x = Bounded.of(np.arange(16.0), Field(name="x", access="update", box=(":",)))
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: x[14:17], lambda: x[-1], lambda: x[2:4][2], lambda: x.__setitem__(-1, 0), lambda: np.add.at(x, [-1], 1),
+    )  # fmt: skip
+    for way in ways:
+        with pytest.raises(GuardError, match="of field 'x'"):
+            way()
+    np.add.at(x, [1, 1], 1)
+    assert (x[1], (x[2:4] + 1).sum()) == (3, 7)
 
 
 def test_what_leaves_a_slice_is_shown_as_it_was_written() -> None:
