@@ -242,6 +242,10 @@ class Guarded(NDArrayOperatorsMixin):
             args = np.unravel_index(args[0], self.shape)
         return self[args[0] if len(args) == 1 else args].item() if args else self.__array__().item()
 
+    def plain(self) -> np.ndarray:
+        """The array itself, protected as its field is, of whose use nothing is seen."""
+        return self._array
+
     def _apply(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         return _call(function, (self, *args), kwargs)
 

@@ -156,7 +156,7 @@ class _Table:
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
         self.library, self.first = is_library(codelet.compute), True
-        self.doubts = Doubts()
+        self.doubts, self.compiled = Doubts(), False  # compiled: code that takes nothing but arrays runs in a vertex
         self.guarded = GUARDED_ELEMENTS if self.library else math.inf
         self.around = {} if self.library else closure_of(codelet.compute)
         self.kept = {name: state_of(value) for name, value in self.around.items()}
@@ -212,6 +212,10 @@ class _Table:
                 turns = {name: np.ravel(each)[0] for name, each in self.table.codelet.count(*views, *numbers).items()}
             scratch = self._call(vertex, work)
         except Exception as failure:  # whatever a user's codelet raises
+            if type(failure).__name__ == "TypingError" and not self.compiled:  # numba's, of slices that are no arrays
+                self.compiled = True
+                self._clear(vertex)
+                return self._run_vertex(vertex, t, real)
             views, numbers = self._arguments(vertex)
             written = field_written(self.table.codelet, views, numbers, failure)
             why = self._explained(failure, vertex)
@@ -289,12 +293,14 @@ class _Table:
         if self.table.codelet.form == "table":
             if self.guarded > 0:
                 counted = work if self.guarded == math.inf else None  # the library's may touch more than a vertex would
-                memory = [self._guarded(operand, vertex, counted) for operand in self.operands]
+                guarded = [self._guarded(operand, vertex, counted) for operand in self.operands]
+                memory = guarded if not self.compiled else memory
             return memory, (*(column[vertex : vertex + 1] for column in self.columns), *self.constants)
-        views = [
+        views: list[Any] = [
             Guarded.of(array[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
             for operand, array in zip(self.operands, memory, strict=True)
         ]
+        views = [view.plain() for view in views] if self.compiled else views
         return views, (*(int(column[vertex]) for column in self.columns), *self.constants)
 
     def _guarded(self, operand: _Operand, vertex: int, work: Work | None) -> Bounded | Guarded:

@@ -169,6 +169,16 @@ def test_compiled_functions_of_users_get_slices_too() -> None:
     assert checked(copied, lambda x: 2 * x).passed
     assert "loads 512 and stores 512 bytes" in str(checked(copied, lambda x: 2 * x, length=512, cost=cost))
 
+    def by_hand(x: np.ndarray) -> np.ndarray:
+        made: np.ndarray = doubled(x)
+        return made
+
+    def copied_by_hand(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = 1
+        y *= by_hand(x)
+
+    assert checked(copied_by_hand, lambda x: 2 * x).passed  # what is not called by name gets arrays
+
 
 def test_vertices_have_no_memory_beside_their_fields() -> None:
     def summed(y: np.ndarray, x: np.ndarray, _start: int, _stop: int, held: np.ndarray) -> None:
