@@ -242,9 +242,9 @@ class Guarded(NDArrayOperatorsMixin):
             args = np.unravel_index(args[0], self.shape)
         return self[args[0] if len(args) == 1 else args].item() if args else self.__array__().item()
 
-    def plain(self) -> np.ndarray:
-        """The array itself, protected as its field is, of whose use nothing is seen."""
-        return self._array
+    def bounded(self) -> Bounded:
+        """An array whose indices are looked at, protected as its field is; what is read is not counted."""
+        return Bounded.of(self._array, self._field)
 
     def _apply(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         return _call(function, (self, *args), kwargs)

@@ -293,14 +293,13 @@ class _Table:
         if self.table.codelet.form == "table":
             if self.guarded > 0:
                 counted = work if self.guarded == math.inf else None  # the library's may touch more than a vertex would
-                guarded = [self._guarded(operand, vertex, counted) for operand in self.operands]
-                memory = guarded if not self.compiled else memory
+                memory = [self._guarded(operand, vertex, counted) for operand in self.operands]
             return memory, (*(column[vertex : vertex + 1] for column in self.columns), *self.constants)
         views: list[Any] = [
             Guarded.of(array[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
             for operand, array in zip(self.operands, memory, strict=True)
         ]
-        views = [view.plain() for view in views] if self.compiled else views
+        views = [view.bounded() for view in views] if self.compiled else views
         return views, (*(int(column[vertex]) for column in self.columns), *self.constants)
 
     def _guarded(self, operand: _Operand, vertex: int, work: Work | None) -> Bounded | Guarded:
@@ -309,7 +308,7 @@ class _Table:
         Writes of the library's are found by what they leave; a look at each of theirs would take as long as all else.
         """
         memory = operand.memory
-        if self.guarded < math.inf:
+        if self.guarded < math.inf or self.compiled:
             return Bounded.of(memory.array, operand.anywhere)
         memory.own[...] = False
         for other in self.operands:
