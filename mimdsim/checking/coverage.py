@@ -135,7 +135,8 @@ def more_vertices(program: Program, machine: MimdMachine, tiled: TiledProfile) -
     longest = max(range(len(supersteps)), key=lambda at: tiled.spans[at].compute_cycles)
     shares = [_share(step, tiles, machine.tile.worker_contexts) for step in supersteps]
     used, contexts, _ = shares[longest]
-    after = [span.compute_cycles * share for span, (_, _, share) in zip(tiled.spans, shares, strict=True)]
+    # spans of loop control, which compute nothing, follow those of supersteps
+    after = [span.compute_cycles * share for span, (_, _, share) in zip(tiled.spans, shares, strict=False)]
     saved = int(tiled.compute_cycles - sum(after))
     if not tiled.cycles or saved <= 0:
         return None

@@ -40,6 +40,7 @@ from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.execution.execute import HALF_BYTES, Observer, halves_of
 from mimdsim.execution.scratch import KINDS, undefine
+from mimdsim.execution.strict import Doubts
 from mimdsim.machine import Given, MimdMachine, changed_machine, tiled_machine
 from mimdsim.pipeline import detail_of, memory_profile
 from mimdsim.pipeline.detail import is_kept
@@ -197,7 +198,7 @@ def _values(
     undefine(used, "f", KINDS[1])  # fresh memory holds zeros here, but arbitrary data on a device
     start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
     activity: RecordedActivity | None = None
-    elements, largest_floor, operands = 0, 0.0, Operands()
+    elements, largest_floor, operands, doubts = 0, 0.0, Operands(), Doubts()
     try:
         _outputs_of(used, drawn[-1], {})
         for number, values in enumerate(drawn):
@@ -222,7 +223,7 @@ def _values(
             if strict:
                 alone = Executor(program, rounded=True)
                 alone.write(values)
-                execute_strictly(alone, poison=KINDS[number % len(KINDS)])
+                doubts.add(execute_strictly(alone, poison=KINDS[number % len(KINDS)]))
                 left = {name: alone.read(name) for name in program.outputs}
                 if wrong := first_wrong(program, left, wanted, tolerance, "the reference gives", floor):
                     text = f"vertex by vertex, {wrong} ({said})"
@@ -246,6 +247,9 @@ def _values(
     if strict:
         text = "every vertex alone, on poisoned memory, gives the same; none leaves its slices"
         findings.append(Finding(name="strict", passed=True, text=text))
+    if doubtful := doubts.texts():
+        text = f"{'; '.join(doubtful[:MOST_SAID])}; else correct its cost, extents or count"
+        findings.append(Finding(name="cost", passed=True, warning=True, text=text))
     return findings, activity
 
 

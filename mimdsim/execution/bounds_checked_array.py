@@ -5,11 +5,16 @@ numpy cuts a slice that ends beyond an array and counts negative indices from th
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from operator import index
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.lib.stride_tricks import as_strided
 
 from mimdsim.program.codelet import Field
@@ -24,7 +29,20 @@ WRITING = {
     np.put_along_axis: (2, "values"),
     np.fill_diagonal: (1, "val"),
 }
-SHAPES = (np.shape, np.ndim, np.size, np.empty_like, np.zeros_like, np.ones_like, np.full_like)  # read no element
+SHAPES = (
+    np.shape, np.ndim, np.size, np.empty_like, np.zeros_like, np.ones_like, np.full_like, np.result_type, np.can_cast,
+    np.may_share_memory, np.shares_memory, np.iscomplexobj, np.isrealobj,
+)  # fmt: skip  # read no element
+# functions that do not touch all of their first argument -> of (its elements, those of the result), how many they read
+TOUCHED: dict[Any, Callable[[int, int], int]] = {
+    np.take: lambda _, made: made,
+    np.take_along_axis: lambda _, made: made,
+    np.searchsorted: lambda size, made: made * size.bit_length(),
+    np.trace: lambda size, _: math.isqrt(size),
+    **{function: lambda _, __: 0 for function in WRITING},
+}
+BY_NAME = {"take": np.take, "put": np.put, "searchsorted": np.searchsorted, "trace": np.trace}  # methods that are these
+AROUND = ("base", "data", "ctypes", "setflags", "setfield", "resize")  # ways to the memory, of which nothing is seen
 
 
 class GuardError(IndexError):
@@ -61,76 +79,136 @@ class Region:
         return as_strided(self.own.reshape(-1)[away // size :], view.shape, steps, writeable=False)
 
 
-class Guarded(np.ndarray):
-    """A view of a slice, or of a whole array in a part of which a vertex may write (`region`): `Guarded.of(array,
-    field)`. Views of it are guarded too; what is computed from it is not."""
+class Bounded(np.ndarray):
+    """A view whose indices are looked at and nothing else, for codelets of the library: compiled kernels take it."""
 
     _field: Field | None = None
-    _work: Work | None = None
-    _region: Region | None = None
 
     @classmethod
-    def of(cls, array: np.ndarray, field: Field, work: Work | None = None, region: Region | None = None) -> Guarded:
+    def of(cls, array: np.ndarray, field: Field) -> Bounded:
         view = array.view(cls)
-        view._field, view._work, view._region = field, work, region
-        view.setflags(write=field.writes)  # whatever way round the guards numpy takes
+        view._field = field
         return view
 
     def __array_finalize__(self, origin: Any) -> None:
-        is_view = isinstance(origin, Guarded) and self.base is not None
-        self._field = origin._field if is_view else None
-        self._work = origin._work if is_view else None
-        self._region = origin._region if is_view else None
+        self._field = origin._field if isinstance(origin, Bounded) and self.base is not None else None
 
     def __getitem__(self, key: Any) -> Any:
-        if self._field is None:
-            return super().__getitem__(_bare(key))
-        if _is_an_element(self.shape, key):
-            self._count("read", 1)
-            return super().__getitem__(key)
-        _refuse(self.shape, key, self._field)
-        found = super().__getitem__(_bare(key))
-        if isinstance(found, Guarded) and _is_basic(key):
-            return found
-        self._count("read", np.size(found))
-        return np.asarray(found) if isinstance(found, np.ndarray) else found
+        if self._field is not None and not _is_an_element(self.shape, key):
+            _refuse(self.shape, key, self._field)
+        return super().__getitem__(key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if self._field is not None and self._field.writes and _is_an_element(self.shape, key) and np.isscalar(value):
-            self._count("written", 1)
-            self._refuse_outside(key)
-            super().__setitem__(key, value)
-            return
-        if self._field is not None:
+        if self._field is not None and not _is_an_element(self.shape, key):
             _refuse(self.shape, key, self._field)
-            self._refuse_writing(key)
-            self._refuse_outside(key)
-            self._count("written", self.view(np.ndarray)[_bare(key)].size)
-        for each in _leaves(value):
-            each._count("read", each.size)
-        super().__setitem__(_bare(key), _bare(value))
+        super().__setitem__(key, value)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "at" and isinstance(target := inputs[0], Bounded) and target._field is not None:
+            _refuse(target.shape, inputs[1], target._field)
+        return getattr(ufunc, method)(*_bare(inputs), **_bare(options))
+
+
+class Guarded(NDArrayOperatorsMixin):
+    """A slice, or a whole array in a part of which a vertex may write (`region`): `Guarded.of(array, field)`.
+
+    It is no array, so that whoever wants its elements must ask for them here: numpy through its protocols, Python one
+    by one. Views of it are guarded too; what is computed from it is not.
+    """
+
+    __slots__ = ("_array", "_field", "_region", "_work")
+
+    def __init__(self, array: np.ndarray, field: Field, work: Work | None, region: Region | None):
+        self._array, self._field, self._work, self._region = array, field, work, region
+
+    @classmethod
+    def of(cls, array: np.ndarray, field: Field, work: Work | None = None, region: Region | None = None) -> Guarded:
+        view = array.view()
+        view.setflags(write=field.writes)  # whatever way round the guards numpy takes
+        return cls(view, field, work, region)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # numpy asks for ways to the memory itself
+            raise AttributeError(name)
+        if name in AROUND:
+            raise GuardError(f"takes .{name} of field '{self._field.name}', a way around its slice: take its elements")
+        found = getattr(self._array, name)
+        if isinstance(found, np.ndarray):
+            return self._view(found)
+        return partial(self._apply, BY_NAME.get(name, getattr(np.ndarray, name))) if callable(found) else found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        self._count("read", self.size)
+        if copy or (dtype is not None and dtype != self.dtype):
+            return self._array.astype(dtype or self.dtype)
+        view = self._array.view()
+        view.setflags(write=False)  # what is written there would not be counted
+        return view
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, key: Any) -> Any:
+        if not _is_an_element(self.shape, key):
+            key = self._index(key)
+        found = self._array[key]
+        if isinstance(found, np.ndarray) and _is_basic(key):
+            return self._view(found)
+        self._count("read", np.size(found))
+        return found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not _is_an_element(self.shape, key):
+            key = self._index(key)
+        self._refuse_writing(key)
+        self._refuse_outside(key)
+        if isinstance(value, Guarded) and value._is(self._array[key]):
+            return  # what an operation in place has written and counted
+        self._count("written", np.size(self._array[key]))
+        self._array[key] = _read(value)
 
     def __iter__(self) -> Any:
         return (self[index] for index in range(len(self)))
 
+    def __contains__(self, value: Any) -> bool:
+        return bool(np.any(self == value))
+
+    def __bool__(self) -> bool:
+        return bool(self.__array__())
+
+    def __int__(self) -> int:
+        return int(self.__array__())
+
+    def __float__(self) -> float:
+        return float(self.__array__())
+
+    def __index__(self) -> int:
+        return index(self.__array__())
+
+    def __repr__(self) -> str:
+        return repr(self.__array__())
+
+    def __copy__(self) -> np.ndarray:
+        return self.__array__(copy=True)
+
+    def __deepcopy__(self, _: Any) -> np.ndarray:
+        return self.__array__(copy=True)
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
-        target = inputs[0]
-        if method == "at" and isinstance(target, Guarded):
-            if target._field is not None:
-                _refuse(target.shape, inputs[1], target._field)
-                target._refuse_writing(inputs[1])
-                target._refuse_outside(inputs[1])
-            touched = target.view(np.ndarray)[_bare(inputs[1])].size
+        if method == "at" and isinstance(target := inputs[0], Guarded):
+            key = target._index(inputs[1])
+            target._refuse_writing(key)
+            target._refuse_outside(key)
+            touched = np.size(target._array[key])
             target._count("read", touched)
             target._count("written", touched)
-        for each in _leaves((inputs[1:] if method == "at" else inputs, options)):
-            each._count("read", each.size)
+            inputs = (target._array, key, *inputs[2:])
         for each in _leaves(out):
             each._refuse_writing(...)
             each._refuse_outside(..., options.get("where", True))
             each._count("written", each.size)
-        given = {**options, "out": out} if out else options
-        made = getattr(ufunc, method)(*_bare(inputs), **_bare(given))
+        given = {**_read(options), "out": _bare(out)} if out else _read(options)
+        made = getattr(ufunc, method)(*_read(inputs), **given)
         if not out:
             return made
         results = made if isinstance(made, tuple) else (made,)
@@ -138,54 +216,115 @@ class Guarded(np.ndarray):
         return whole if isinstance(made, tuple) else whole[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        target = args[0] if args else None
-        if function in INDEXING and isinstance(target, Guarded) and target._field is not None:
-            indices = args[1] if len(args) > 1 else kwargs.get("indices", kwargs.get("ind"))
-            axis = args[2] if len(args) > 2 and function is np.take else kwargs.get("axis")
-            _refuse_part((target.size,) if axis is None else (target.shape[axis],), 0, indices, indices, target._field)
-        if function in WRITING and isinstance(target, Guarded):
-            target._refuse_outside(..., _elements_written(function, args, kwargs))
-        for each in _leaves(kwargs.get("out")):
-            each._refuse_outside(..., kwargs.get("where", True))
-        for each in _leaves((args, kwargs)) if function not in SHAPES else ():
-            each._count("read", each.size)
-        return function(*_bare(args), **_bare(kwargs))
+        return _call(function, args, kwargs)
 
-    def item(self, *args: Any) -> Any:
-        if len(args) == 1 and isinstance(args[0], int | np.integer):
-            return self.ravel()[args[0]].item()
-        return self[args[0] if len(args) == 1 else args].item() if args else super().item()
+    @property
+    def flat(self) -> Any:  # numpy's own hands out a plain iterator
+        rows = self._array.reshape(-1)
+        if np.may_share_memory(rows, self._array):
+            return self._view(rows)
+        self._count("read", self.size)
+        rows.setflags(write=False)
+        return rows
 
     def fill(self, value: Any) -> None:
         self[...] = value
 
-    @property
-    def flat(self) -> Any:  # numpy's own hands out a plain iterator
-        return self.reshape(-1) if self.flags.c_contiguous else super().flat
+    def sort(self, *args: Any, **options: Any) -> None:
+        self[...] = np.sort(self, *args, **options)
 
-    def take(self, *args: Any, **options: Any) -> Any:
-        return np.take(self, *args, **options)
+    def partition(self, *args: Any, **options: Any) -> None:
+        self[...] = np.partition(self, *args, **options)
 
-    def put(self, *args: Any, **options: Any) -> None:
-        np.put(self, *args, **options)
+    def item(self, *args: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], int | np.integer):
+            _refuse_part((self.size,), 0, args[0], args[0], self._field)
+            args = np.unravel_index(args[0], self.shape)
+        return self[args[0] if len(args) == 1 else args].item() if args else self.__array__().item()
+
+    def bounded(self) -> Bounded:
+        """An array whose indices are looked at, protected as its field is; what is read is not counted."""
+        return Bounded.of(self._array, self._field)
+
+    def _apply(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        return _call(function, (self, *args), kwargs)
+
+    def _view(self, array: np.ndarray) -> Guarded:
+        return Guarded(array, self._field, self._work, self._region)
+
+    def _is(self, array: Any) -> bool:
+        """Whether it is a view of the same elements in the same order."""
+        mine = self._array
+        return isinstance(array, np.ndarray) and (mine.ctypes.data, mine.shape, mine.strides) == (
+            array.ctypes.data, array.shape, array.strides,
+        )  # fmt: skip
+
+    def _index(self, key: Any) -> Any:
+        """An index with plain arrays in it; raises GuardError where it leaves the slice."""
+        key = _read(key)
+        _refuse(self.shape, key, self._field)
+        return key
 
     def _refuse_writing(self, key: Any) -> None:
-        if self._field is not None and not self._field.writes:
+        if not self._field.writes:
             raise GuardError(f"it {written_though_read(self._field)} (index {_shown(key)})")
 
     def _refuse_outside(self, key: Any, where: Any = True) -> None:
         """Raise GuardError where elements that `key` names, and of them those of `where`, may not be written."""
-        own = None if self._region is None else self._region.of(self)
+        own = None if self._region is None else self._region.of(self._array)
         if own is None or self._region is None:
             return
         taken = own[_bare(key)]
         if not np.all(taken, where=np.broadcast_to(_bare(where), np.shape(taken))):
-            field = "" if self._field is None else f" of field '{self._field.name}' {list(self.shape)}"
-            raise GuardError(f"it writes {_shown(key)}{field}, outside its slice {self._region.place}")
+            of = f" of field '{self._field.name}' {list(self.shape)}"
+            raise GuardError(f"it writes {_shown(key)}{of}, outside its slice {self._region.place}")
 
     def _count(self, what: str, elements: int) -> None:
-        if self._work is not None and self._field is not None:
+        if self._work is not None:
             getattr(self._work, what)[self._field.name] += int(elements)
+
+
+def _call(function: Any, args: Any, kwargs: Any) -> Any:
+    """What a function of numpy's gives: of a slice that it gives a view of a guarded one; of others it has read all."""
+    given = {name: each for name, each in kwargs.items() if name != "out"}
+    slices, into, target = list(_leaves((args, given))), list(_leaves(kwargs.get("out"))), args[0] if args else None
+    if function in SHAPES:
+        return function(*_bare(args), **_bare(kwargs))
+    if isinstance(target, Guarded) and function in INDEXING:
+        indices = args[1] if len(args) > 1 else kwargs.get("indices", kwargs.get("ind"))
+        axis = args[2] if len(args) > 2 and function is np.take else kwargs.get("axis")
+        shape = (target.size,) if axis is None else (target.shape[axis],)
+        _refuse_part(shape, 0, _bare(indices), _bare(indices), target._field)
+    if isinstance(target, Guarded) and function in WRITING:
+        flags = _elements_written(function, args, kwargs)
+        target._refuse_writing(...)
+        target._refuse_outside(..., flags)
+        target._count("written", int(np.count_nonzero(flags)))
+    for each in into:
+        each._refuse_writing(...)
+        each._refuse_outside(..., kwargs.get("where", True))
+        each._count("written", each.size)
+    made = function(*_bare(args), **_bare(kwargs))
+    viewed: list[Guarded] = []
+    shown = into[0] if into else _views(made, slices, viewed)
+    if isinstance(target, Guarded) and function in TOUCHED:
+        target._count("read", min(target.size, TOUCHED[function](target.size, np.size(made))))
+        viewed.append(target)
+    for each in slices:
+        if not any(each is one for one in viewed):
+            each._count("read", each.size)
+    return shown
+
+
+def _views(made: Any, slices: list[Guarded], viewed: list[Guarded]) -> Any:
+    """What a function gave, views of `slices` in it guarded; these are added to `viewed`."""
+    if type(made) in (list, tuple):
+        return type(made)(_views(each, slices, viewed) for each in made)
+    for each in slices if isinstance(made, np.ndarray) else ():
+        if np.may_share_memory(made, each._array):
+            viewed.append(each)
+            return each._view(made)
+    return made
 
 
 def _elements_written(function: Any, args: Any, kwargs: Any) -> np.ndarray:
@@ -207,7 +346,16 @@ def _bare(each: Any) -> Any:
         return type(each)(_bare(part) for part in each)
     if isinstance(each, dict):
         return {key: _bare(part) for key, part in each.items()}
-    return each.view(np.ndarray) if isinstance(each, Guarded) else each
+    if isinstance(each, Bounded):
+        return each.view(np.ndarray)
+    return each._array if isinstance(each, Guarded) else each
+
+
+def _read(each: Any) -> Any:
+    """The same with plain arrays, all elements of which are read."""
+    for one in _leaves(each):
+        one._count("read", one.size)
+    return _bare(each)
 
 
 def _leaves(each: Any) -> Any:
@@ -244,8 +392,7 @@ def _shown(key: Any) -> str:
             text = ":".join("" if end is None else str(end) for end in (part.start, part.stop))
             shown.append(text + (f":{part.step}" if part.step is not None else ""))
         else:
-            array = np.asarray(part)  # a guarded index would refuse to be shown
-            text = np.array2string(array, threshold=6, edgeitems=2).replace("\n", "")
+            text = np.array2string(np.asarray(part), threshold=6, edgeitems=2).replace("\n", "")
             shown.append("..." if part is Ellipsis else text)
     return f"[{', '.join(shown)}]"
 

@@ -435,6 +435,8 @@ class VertexFailure(MappingError):
         left = isinstance(failure, IndexError) or written is not None
         unfit = "does not fit its slices" if isinstance(failure, ValueError) else f"raised {type(failure).__name__}"
         what = "left its slices" if left else unfit
+        if written is None and _is_read_only(failure):
+            what += " (np.asarray and its like give a field for reading; write to the field itself)"
         why = f"{failure}" if written is None else f"it {written_though_read(written)} ({failure})"
         super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {why}")
 

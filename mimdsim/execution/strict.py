@@ -24,11 +24,12 @@ import numpy as np
 
 from mimdsim import numerics
 from mimdsim.base.errors import MappingError
-from mimdsim.execution.bounds_checked_array import Guarded, Region, Work, written_though_read
+from mimdsim.base.modules import is_users
+from mimdsim.execution.bounds_checked_array import Bounded, Guarded, Region, Work, written_though_read
 from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
 from mimdsim.execution.execute import Executor, VertexFailure, field_written, index_of
 from mimdsim.execution.scratch import LARGE, NO_NUMBER, STACK_BYTES, Poison, Scratch, as_bits, state_of, undefine
-from mimdsim.program import Superstep, VertexTable
+from mimdsim.program import Superstep, VertexTable, WorkerBundles
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.codelet_closure import closure_of, is_library
 from mimdsim.program.records import vertex_name
@@ -43,17 +44,23 @@ Index = tuple[slice, ...]
 Commit = tuple[np.ndarray, Index, np.ndarray]
 
 
-def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER) -> None:
+def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER) -> Doubts:
     """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
-    for _ in strict_steps(executor, poison):
+    doubts, tables = Doubts(), dict[int, list[_Table]]()
+    for _ in strict_steps(executor, poison, tables):
         pass
+    for table in (each for of_superstep in tables.values() for each in of_superstep if not each.library):
+        doubts.add(table.doubts)
+    return doubts
 
 
-def strict_steps(executor: Executor, poison: Poison) -> Iterator[tuple[Superstep, int]]:
-    """Run one superstep after another, strictly; yields each with its timestep when it is done."""
+def strict_steps(
+    executor: Executor, poison: Poison, tables: dict[int, list[_Table]] | None = None
+) -> Iterator[tuple[Superstep, int]]:
+    """Run one superstep after another, strictly; yields each with its timestep when it is done, and fills `tables`."""
     program = executor.program
     undefine(executor, poison=poison)
-    tables: dict[int, list[_Table]] = {}
+    tables = {} if tables is None else tables
     for superstep, t in program.turns():
         if id(superstep) not in tables:
             found = [table for table in superstep.tables if table.vertices]
@@ -67,6 +74,27 @@ def strict_steps(executor: Executor, poison: Poison) -> Iterator[tuple[Superstep
         for array, index, value in commits:  # all vertices of a compute set see the memory as it was before it
             array[index] = value
         yield superstep, t
+
+
+class Doubts:
+    """What is doubtful in the costs of users' codelets, by their names, which may be on purpose.
+
+    fixed: the first vertex that touched several elements for no turn of any loop, unless some vertex is `charged`;
+    few: the first with fewer bundles than elements.
+    """
+
+    def __init__(self) -> None:
+        self.fixed, self.few, self.charged = dict[str, str](), dict[str, str](), set[str]()
+
+    def add(self, later: Doubts) -> None:
+        """Those of one more table or run."""
+        self.fixed, self.few = {**later.fixed, **self.fixed}, {**later.few, **self.few}
+        self.charged |= later.charged
+
+    def texts(self) -> list[str]:
+        """In words, one for each codelet."""
+        fixed = {name: text for name, text in self.fixed.items() if name not in self.charged}
+        return list({**self.few, **fixed}.values())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -128,6 +156,7 @@ class _Table:
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
         self.library, self.first = is_library(codelet.compute), True
+        self.doubts, self.compiled = Doubts(), False  # compiled: code that takes nothing but arrays runs in a vertex
         self.guarded = GUARDED_ELEMENTS if self.library else math.inf
         self.around = {} if self.library else closure_of(codelet.compute)
         self.kept = {name: state_of(value) for name, value in self.around.items()}
@@ -183,6 +212,10 @@ class _Table:
                 turns = {name: np.ravel(each)[0] for name, each in self.table.codelet.count(*views, *numbers).items()}
             scratch = self._call(vertex, work)
         except Exception as failure:  # whatever a user's codelet raises
+            if type(failure).__name__ == "TypingError" and not self.compiled:  # numba's, of slices that are no arrays
+                self.compiled = True
+                self._clear(vertex)
+                return self._run_vertex(vertex, t, real)
             views, numbers = self._arguments(vertex)
             written = field_written(self.table.codelet, views, numbers, failure)
             why = self._explained(failure, vertex)
@@ -199,6 +232,8 @@ class _Table:
         declared = self.declared if turns is None else declared_bundles(self.executor.program, self.table, turns)
         if declared is not None and (text := cost_shortfall(float(declared[vertex]), *self._moved(vertex, work, real))):
             raise MappingError(f"{self._name(vertex, t)} {text}")
+        if declared is not None and not self.library:
+            self._doubt(vertex, float(declared[vertex]), work)
         if scratch is not None:
             self._refuse_scratch(vertex, t, scratch)
         self.guarded -= sum(operand.view(vertex).size for operand in self.operands)
@@ -208,19 +243,40 @@ class _Table:
     def _moved(self, vertex: int, work: Work, real: list[np.ndarray]) -> tuple[int, int]:
         """(bytes loaded, bytes stored) by a vertex at the least: every element that it touched once.
 
-        Of form 'table' without guards only what it changed is known.
+        Of form 'table' without guards, and of what a function writes into an argument, only what changed is known.
         """
         loaded = stored = 0
         for operand, array, item_bytes in zip(self.operands, real, self.item_bytes, strict=True):
             name, value = operand.field.name, operand.view(vertex)
             loaded += min(work.read[name], value.size) * item_bytes
             written = min(work.written[name], value.size)
-            if self.table.codelet.form == "table" and operand.field.writes and value.dtype.kind != "b":
+            if operand.field.writes and value.dtype.kind != "b":
                 defined = ~self.poison.found(value)
                 defined &= (value != array[operand.slices[vertex]]) if operand.field.reads else True
-                written = int(np.count_nonzero(defined))
+                written = max(written, int(np.count_nonzero(defined)))
             stored += written * item_bytes
         return loaded, stored
+
+    def _doubt(self, vertex: int, declared: float, work: Work) -> None:
+        """What is doubtful in the cost of a vertex."""
+        cost, name = self.table.codelet.cost, self.table.codelet.name
+        if not isinstance(cost, WorkerBundles):
+            return
+        sizes = {each.field.name: each.view(vertex).size for each in self.operands}
+        touched = [min(one[field], size) for one in (work.read, work.written) for field, size in sizes.items()]
+        who, elements = vertex_name(self.table, vertex), sum(touched)
+        if declared > cost.fixed:
+            self.doubts.charged.add(name)
+        elif (most := max(touched)) > 1 and name not in self.doubts.fixed:
+            self.doubts.fixed[name] = (
+                f"{who} touches {most:,} elements of a field for the fixed {cost.fixed:g} bundles of its cost, and no "
+                "turn of a loop, which is right only if it does so whatever the length of its slices"
+            )
+        if elements > declared and name not in self.doubts.few:
+            self.doubts.few[name] = (
+                f"{who} loads and stores {elements:,} elements for {declared:,g} bundles, which is right only if its "
+                "instructions move several at once"
+            )
 
     def _changed(self, operand: _Operand, vertex: int, array: np.ndarray) -> bool:
         """Whether a slice that is only read holds something new where no other field of the vertex may write."""
@@ -231,28 +287,29 @@ class _Table:
                 new[other.slices[vertex]] = False
         return bool(new[index].any())
 
-    def _arguments(self, vertex: int, work: Work | None = None) -> tuple[list[np.ndarray], tuple[Any, ...]]:
+    def _arguments(self, vertex: int, work: Work | None = None) -> tuple[list[Any], tuple[Any, ...]]:
         """(arrays, numbers) that the codelet is called with."""
-        memory = [operand.memory.array for operand in self.operands]
+        memory: list[Any] = [operand.memory.array for operand in self.operands]
         if self.table.codelet.form == "table":
             if self.guarded > 0:
                 counted = work if self.guarded == math.inf else None  # the library's may touch more than a vertex would
                 memory = [self._guarded(operand, vertex, counted) for operand in self.operands]
             return memory, (*(column[vertex : vertex + 1] for column in self.columns), *self.constants)
-        views: list[np.ndarray] = [
+        views: list[Any] = [
             Guarded.of(array[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
             for operand, array in zip(self.operands, memory, strict=True)
         ]
+        views = [view.bounded() for view in views] if self.compiled else views
         return views, (*(int(column[vertex]) for column in self.columns), *self.constants)
 
-    def _guarded(self, operand: _Operand, vertex: int, work: Work | None) -> np.ndarray:
+    def _guarded(self, operand: _Operand, vertex: int, work: Work | None) -> Bounded | Guarded:
         """The whole memory of a field, in which a user's vertex may write within the slices of all its fields.
 
         Writes of the library's are found by what they leave; a look at each of theirs would take as long as all else.
         """
         memory = operand.memory
-        if self.guarded < math.inf:
-            return Guarded.of(memory.array, operand.anywhere)
+        if self.guarded < math.inf or self.compiled:
+            return Bounded.of(memory.array, operand.anywhere)
         memory.own[...] = False
         for other in self.operands:
             if other.memory is memory:
@@ -265,7 +322,7 @@ class _Table:
         """Run a vertex; its scratch, of users' codelets of form 'vertex' in the first run of a table."""
         views, numbers = self._arguments(vertex, work)
         measured = self.guarded == math.inf and self.table.codelet.form == "vertex"
-        scratch = Scratch(views) if measured else None
+        scratch = Scratch([operand.memory.array for operand in self.operands]) if measured else None
         with np.errstate(all="ignore"), scratch or nullcontext():  # sums of poison overflow; plain runs warn
             self.compute(*views, *numbers)
         return scratch
@@ -392,12 +449,15 @@ def as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
     inner = {
         name: as_python(each)
         for name, each in called.items()
-        if hasattr(each, "py_func")
-        and not name.startswith("_")
-        and each.py_func.__module__.startswith(numerics.__name__)
+        if hasattr(each, "py_func") and each is not kernel and _is_read_in_python(name, each.py_func.__module__)
     }
     if not inner:
         return function
     plain = FunctionType(function.__code__, {**function.__globals__, **inner}, function.__name__)
     plain.__defaults__, plain.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return plain if function.__closure__ is None else function
+
+
+def _is_read_in_python(name: str, module: str) -> bool:
+    """Whether a compiled function of a module runs in Python within a codelet; users' always, they get slices."""
+    return is_users(module) or (not name.startswith("_") and module.startswith(numerics.__name__))

@@ -1,4 +1,4 @@
-"""Profiles on disk: canonical JSON, written atomically, validated when read."""
+"""Profiles on disk: canonical JSON with a digest of its values, written atomically, validated when read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from mimdsim.base.errors import DataFileError, near, shortened
 from mimdsim.base.files import dump_json, parse_json, read_bounded_text, write_atomically
+from mimdsim.base.identity import digest_of
 from mimdsim.base.units import counted
 from mimdsim.profile.records import OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
 from mimdsim.profile.validate import contradictions
 
 MAX_PROFILE_BYTES = 512 << 20  # a tile takes 140 bytes, a chip has a million at most, and a file may have two
 MOST_SAID = 3  # problems of a file listed in one message
+DIGEST = "sha256"  # key of the digest; files of 0.1.0 and of other tools have none
 
 
 def save_profile(path: Path | str, profile: RunProfile) -> None:
@@ -29,11 +31,11 @@ def save_profile(path: Path | str, profile: RunProfile) -> None:
     table = dataclasses.asdict(profile)
     if profile.training is not None:
         table["training"]["loss"] = [loss if math.isfinite(loss) else str(loss) for loss in profile.training.loss]
-    write_atomically(Path(path), dump_json(table))
+    write_atomically(Path(path), dump_json(table | {DIGEST: digest_of(_as_whole(table))}))
 
 
 def load_profile(path: Path | str) -> RunProfile:
-    """Read a profile; raises DataFileError for a missing, oversized, malformed, newer or contradictory file.
+    """Read a profile; raises DataFileError for a missing, oversized, malformed, newer, contradictory or edited file.
 
     path: of a profile.json.
 
@@ -41,6 +43,8 @@ def load_profile(path: Path | str) -> RunProfile:
     """
     path = Path(path)
     table = _read_table(path)
+    written = table.pop(DIGEST, None) if isinstance(table, dict) else None
+    unchanged = written is None or written == digest_of(_as_whole(table))
     version = table.get("schema_version") if isinstance(table, dict) else None
     older = isinstance(version, int) and version in OLDER_VERSIONS
     if older:
@@ -61,7 +65,19 @@ def load_profile(path: Path | str) -> RunProfile:
     if wrong := contradictions(profile, MOST_SAID + 1):
         more = "; and more" if len(wrong) > MOST_SAID else ""
         raise DataFileError(path, "; ".join(wrong[:MOST_SAID]) + more)
+    if not unchanged:  # last, since the others say where
+        why = f"was changed after mimdsim wrote it: its values do not match its '{DIGEST}'"
+        raise DataFileError(path, f"{why}; make it again, or, if the change is meant, delete its key '{DIGEST}'")
     return profile
+
+
+def _as_whole(value: Any) -> Any:
+    """JSON with 1 for 1.0, which other programs write in its place."""
+    if isinstance(value, dict):
+        return {name: _as_whole(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_whole(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _unfaithful_field(said: Any, read: Any, where: str, *, older: bool) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba import njit
 from own_codelets import checked, codelet, machine
 
 from mimdsim.base.errors import DescriptionError, MappingError
@@ -120,6 +121,63 @@ def test_turns_that_are_counted_too_few_do_not_cover_the_work() -> None:
     assert right.passed, right
     wrong = checked(copied, cost=cost, length=4096, count=lambda *_: {"turns": 0})
     assert "loads 4,096 and stores 4,096 bytes for a cost of 1 bundles" in str(wrong)
+
+
+def test_a_cost_that_charges_nothing_per_element_is_noted() -> None:
+    def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = x
+
+    def first(y: np.ndarray, x: np.ndarray, start: int, _stop: int) -> None:
+        y[start % 1] = x[start % 1]
+
+    cost = WorkerBundles(fixed=24, terms=(Term(extents=("turns",), bundles=1.0),), kind="assumed", source="a test")
+    none = checked(copied, cost=cost, count=lambda *_: {"turns": 0})
+    assert none.passed
+    assert (
+        "note  cost: vertex 0 of Own on tile 0 touches 4 elements of a field for the fixed 24 bundles of its cost, and "
+        "no turn of a loop, which is right only if it does so whatever the length of its slices; else" in str(none)
+    )
+    assert "note  cost: " in str(checked(copied))  # a fixed cost alone
+    assert "note  cost: " not in str(checked(copied, cost=cost, count=lambda y, *_: {"turns": y.size}))
+    some = checked(copied, cost=cost, count=lambda _y, _x, start, _stop: {"turns": start})  # by one vertex at least
+    assert "note  cost: " not in str(some)
+    assert "note  cost: " not in str(checked(first, length=4))
+    few = checked(copied, cost=cost, length=1024, count=lambda y, *_: {"turns": y.size // 2})
+    assert (
+        "note  cost: vertex 0 of Own on tile 0 loads and stores 512 elements for 152 bundles, which is right only if "
+        "its instructions move several at once; else" in str(few)
+    )
+
+
+def test_what_np_asarray_gives_is_not_written() -> None:
+    def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        np.asarray(y)[:] = x
+
+    assert "np.asarray and its like give a field for reading; write to the field itself" in str(checked(copied))
+
+
+@njit
+def doubled(x: np.ndarray) -> np.ndarray:
+    return 2 * x[: len(x)]
+
+
+def test_compiled_functions_of_users_get_slices_too() -> None:
+    def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = doubled(x)
+
+    cost = WorkerBundles(fixed=1, terms=(), kind="assumed", source="a test")
+    assert checked(copied, lambda x: 2 * x).passed
+    assert "loads 512 and stores 512 bytes" in str(checked(copied, lambda x: 2 * x, length=512, cost=cost))
+
+    def by_hand(x: np.ndarray) -> np.ndarray:
+        made: np.ndarray = doubled(x)
+        return made
+
+    def copied_by_hand(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = 1
+        y *= by_hand(x)
+
+    assert checked(copied_by_hand, lambda x: 2 * x).passed  # what is not called by name gets arrays
 
 
 def test_vertices_have_no_memory_beside_their_fields() -> None:

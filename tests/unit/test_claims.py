@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from own_codelets import checked
 
-from mimdsim.program import TileFormula, WorkerBundles
+from mimdsim.machine import MimdMachine
+from mimdsim.program import Program, TileFormula, WorkerBundles
 from mimdsim.program.codelet import Term
 from mimdsim.program.loop_extents import Size
 
@@ -106,3 +107,24 @@ def test_advice_for_a_kernel_includes_more_vertices() -> None:
     assert "('Own' uses 4 of 4 tiles and 1 of 6 contexts), at most" in advice.what
     assert advice.cycles == found.cycles - int(found.tiled.compute_cycles * (1 - 1 / 6))
     assert "are idle" not in _balance(found.tiled)
+
+
+def test_advice_for_a_kernel_that_repeats_leaves_out_the_loop() -> None:
+    from mimdsim.checking import check_kernel
+    from mimdsim.checking.coverage import more_vertices
+    from mimdsim.kernels import Kernel
+
+    def build(on: MimdMachine) -> Program:
+        k = Kernel("repeated", on)
+        y = k.output(k.input(k.variable("y", 64)))
+        with k.repeat(3):
+            k.elementwise("multiply", y, 0.5, out=y)
+            k.elementwise("add", y, 1.0, out=y)
+        return k.program()
+
+    found = check_kernel(build, "tiny", reference=lambda y: y / 8 + 1.75)
+    assert found.tiled is not None
+    assert found.program is not None
+    assert len(found.tiled.spans) == 3
+    advice = more_vertices(found.program, found.machine, found.tiled)
+    assert advice is None or advice.superstep == found.tiled.spans[0].name

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,11 @@ def profile() -> RunProfile:
 
 @pytest.fixture(scope="module")
 def table(profile: RunProfile, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The JSON of the profile."""
+    """The JSON of the profile, as another tool makes it: without a digest."""
     path = tmp_path_factory.mktemp("sound") / "profile.json"
     save_profile(path, profile)
     found: dict[str, Any] = json.loads(path.read_text())
+    del found["sha256"]
     return found
 
 
@@ -69,6 +71,35 @@ def load(table: dict[str, Any], folder: Path) -> RunProfile:
     path = folder / "profile.json"
     path.write_text(json.dumps(table))
     return load_profile(path)
+
+
+@pytest.mark.parametrize(
+    ("where", "change"),
+    [
+        ("seed", lambda seed: seed + 1),
+        ("workload_title", lambda title: title + "!"),
+        ("config_sha256", lambda digest: digest[::-1]),
+        ("tiled.spans.0.op", lambda op: op + "s"),
+        ("training.loss.0", lambda loss: 2 * loss),
+        ("gpus.0.spans.0.seconds", lambda seconds: 2 * seconds),
+    ],
+)
+def test_a_profile_that_was_edited_is_refused(profile: RunProfile, where: str, change: Any, tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    save_profile(path, profile)
+    written = json.loads(path.read_text())
+    integers = re.sub(r"(?<=[0-9])\.0(?=[,\n])", "", path.read_text())  # as JavaScript writes them
+    for text in (json.dumps(written, indent=7), integers):
+        path.write_text(text)
+        assert load_profile(path) == profile
+    value = written
+    for part in where.split("."):
+        value = value[int(part) if isinstance(value, list) else part]
+    edited = put(written, where, change(value))
+    with pytest.raises(DataFileError, match="was changed after mimdsim wrote it"):
+        load(edited, tmp_path)
+    del edited["sha256"]
+    assert load(edited, tmp_path) != profile
 
 
 def test_what_a_run_writes_is_sound(profile: RunProfile, table: dict[str, Any], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import plan_exchanges
 from mimdsim.execution import Executor, execute_strictly
-from mimdsim.execution.bounds_checked_array import Guarded, GuardError, Work
+from mimdsim.execution.bounds_checked_array import Bounded, Guarded, GuardError, Work
 from mimdsim.execution.execute import VertexFailure
 from mimdsim.program import (
     Codelet,
@@ -266,6 +267,114 @@ def test_work_is_what_was_touched() -> None:
     y[0] = x[1, :2].sum()
     np.add.at(x, (0, 1), 2)
     assert (work.read, work.written) == ({"x": 3}, {"y": 3, "x": 1})
+
+
+OWN = np.zeros(16)
+READ: dict[Callable[[Any], Any], int] = {  # of 16 elements, so many
+    **dict.fromkeys(
+        (
+            lambda x: x.astype(np.float32),
+            lambda x: x.copy(),
+            lambda x: x.flatten(),
+            lambda x: x.tolist(),
+            lambda x: x.tobytes(),
+            lambda x: x.sum(),
+            lambda x: x.max(),
+            lambda x: x.mean(),
+            lambda x: x.cumsum(),
+            lambda x: x.argsort(),
+            lambda x: x.argmax(),
+            lambda x: x.nonzero(),
+            lambda x: x.any(),
+            lambda x: x.dot(OWN),
+            lambda x: OWN @ x,
+            lambda x: OWN.copy().__setitem__(slice(None), x),
+            lambda x: np.where(OWN > 0, x, OWN),
+            lambda x: np.asarray(x),
+            lambda x: np.array(x),
+            lambda x: np.ascontiguousarray(x),
+            lambda x: np.fromiter(x, float),
+            lambda x: np.sort(x),
+            lambda x: np.einsum("i->", x),
+            lambda x: np.convolve(x, [1, 2]),
+            lambda x: np.concatenate([x, OWN]),
+            lambda x: np.copyto(OWN.copy(), x),
+            lambda x: x.reshape(4, 4).T.sum(),
+            lambda x: x.reshape(4, 4).T.ravel(),
+            lambda x: x.reshape(4, 4).T.flat,
+            lambda x: x.view(np.ndarray).sum(),
+            lambda x: list(x.flat),
+            lambda x: list(x),
+            lambda x: sum(x),
+            lambda x: max(x),
+            lambda x: -1.0 in x,
+            lambda x: copy.deepcopy(x),
+            lambda x: repr(x),
+        ),
+        16,
+    ),
+    lambda x: np.reshape(x, (4, 4))[0].sum(): 4,
+    lambda x: np.split(x, 4)[1] + 1: 4,
+    lambda x: np.lib.stride_tricks.sliding_window_view(x, 3)[0].sum(): 3,
+    lambda x: x.take([1, 2]): 2,
+    lambda x: np.take(x, [1, 2]): 2,
+    lambda x: x.item(3): 1,
+    lambda x: x.flat[3]: 1,
+    lambda x: float(x[3:4].sum()): 1,
+    lambda x: OWN[x[2:4].astype(int)]: 2,
+    lambda x: x.searchsorted(3.0): 5,  # halves, halves again
+    lambda x: (x.shape, len(x), x.dtype, x.T, x.real, np.zeros_like(x), x.reshape(4, 4), np.flip(x)): 0,
+}
+
+
+@pytest.mark.parametrize("way", READ)
+def test_every_way_to_read_is_counted(way: Callable[[Any], Any]) -> None:
+    work = Work()
+    way(Guarded.of(np.arange(16.0), Field(name="x", access="read", box=(":",)), work))
+    assert work.read["x"] == READ[way]
+
+
+def test_what_an_operation_in_place_does_is_counted_once() -> None:
+    work = Work()
+    x = Guarded.of(np.arange(16.0), Field(name="x", access="update", box=(":",)), work)
+    x[2:4] += 1
+    x[8] *= 2
+    x[:3].sort()
+    np.copyto(x, 1.0, where=np.zeros(16, bool))
+    assert (work.read["x"], work.written["x"]) == (6, 6)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda x: x.base,
+        lambda x: x.data,
+        lambda x: x.ctypes,
+        lambda x: x.setflags(write=True),
+        lambda x: memoryview(x),
+        lambda x: np.frombuffer(x),
+        lambda x: x.__array_interface__,
+        lambda x: np.asarray(x).__setitem__(0, 1),
+        lambda x: x.view(np.ndarray)[-1],
+        lambda x: np.reshape(x, (4, 4))[-1],
+        lambda x: np.flip(x)[16],
+    ],
+)
+def test_ways_around_a_slice_are_refused(way: Callable[[Any], Any]) -> None:
+    with pytest.raises((GuardError, TypeError, AttributeError, ValueError)):
+        way(Guarded.of(np.arange(16.0), Field(name="x", access="update", box=(":",)), Work()))
+
+
+def test_indices_of_the_library_are_looked_at_too() -> None:
+    x = Bounded.of(np.arange(16.0), Field(name="x", access="update", box=(":",)))
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: x[14:17], lambda: x[-1], lambda: x[2:4][2], lambda: x.__setitem__(-1, 0), lambda: np.add.at(x, [-1], 1),
+    )  # fmt: skip
+    for way in ways:
+        with pytest.raises(GuardError, match="of field 'x'"):
+            way()
+    np.add.at(x, [1, 1], 1)
+    assert (x[1], (x[2:4] + 1).sum()) == (3, 7)
 
 
 def test_what_leaves_a_slice_is_shown_as_it_was_written() -> None:

@@ -210,6 +210,8 @@ class ProfileFile(Format):
             gpu: Any = load_machine("a100")
             save_profile(path, simulate(load_workload("digits", SMALL), machine, (gpu,)).profile)
             self.table = json.loads(path.read_text())
+            del self.table["sha256"]  # which would refuse every mutant
+            path.write_text(json.dumps(self.table, indent=1))
         return path
 
     def mutant(self, number: int, rng: np.random.Generator) -> Path:
