@@ -737,7 +737,7 @@ def test_numerics_and_a_run_are_the_same_interpreted(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
     workload = described(tmp_path)
     for name, more in (("compiled", {}), ("interpreted", {"NUMBA_DISABLE_JIT": "1"})):
-        command = ["run", workload, "tiny", "--gpu", "none", "--out", str(tmp_path / name)]
+        command = ["run", workload, "tiny", "--quiet", "--gpu", "none", "--out", str(tmp_path / name)]
         done = subprocess.run(
             [sys.executable, "-m", "mimdsim", *command],
             env=os.environ | more,
