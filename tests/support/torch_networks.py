@@ -863,6 +863,79 @@ class Inhibited(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class Slices(nn.Module):  # type: ignore[misc]
+    """One layer of neurons, of which some excite and others inhibit; the read-out has weights from those that excite,
+    and from inputs in two parts. negative: what inhibits is subtracted; else by signs of absolute weights."""
+
+    def __init__(self, subtracted: bool = True) -> None:
+        super().__init__()
+        self.subtracted, self.excite = subtracted, HIDDEN * 3 // 4
+        self.inp = nn.Linear(INPUTS, HIDDEN)
+        self.rec_e = nn.Linear(self.excite, HIDDEN, bias=False)
+        self.rec_i = nn.Linear(HIDDEN - self.excite, HIDDEN, bias=subtracted)
+        self.out, self.few, self.many = (
+            nn.Linear(wide, CLASSES, bias=wide < 20) for wide in (self.excite, 10, INPUTS - 10)
+        )
+        self.lif, self.read = snn.Leaky(beta=0.9), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        mem, mem2, recorded = self.lif.reset_mem(), self.read.reset_mem(), []
+        spk = x.new_zeros(x.shape[1], HIDDEN)
+        for step in x:
+            e, i = spk[:, : self.excite], spk[:, self.excite :]
+            if self.subtracted:
+                own = self.rec_e(e) - self.rec_i(i)
+            else:
+                own = e @ self.rec_e.weight.abs().T - i @ self.rec_i.weight.abs().T
+            spk, mem = self.lif(self.inp(step) + own, mem)
+            few, many = torch.split(step, [10, INPUTS - 10], dim=1)
+            current = self.few(few) + self.many(many) + self.out(spk[:, : self.excite])
+            spk2, mem2 = self.read(current, mem2)
+            recorded.append(spk2)
+        return torch.stack(recorded)
+
+
+class Columns(nn.Module):  # type: ignore[misc]
+    """Neurons that are written out, whose halves get currents of their own: from the input, and from each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        half = HIDDEN // 2
+        self.to_e, self.to_i = nn.Linear(INPUTS, half), nn.Linear(INPUTS, half)
+        self.ei, self.ie = (nn.Parameter(torch.randn(half, half) * 0.2) for _ in range(2))
+        self.out = nn.ModuleList(nn.Linear(half, CLASSES, bias=False) for _ in range(2))
+        self.neurons = nn.ModuleList([OwnNeuron(beta, True) for beta in (0.9, 0.95)])
+
+    def forward(self, x: Any) -> Any:
+        spk, made = x.new_zeros(x.shape[1], HIDDEN), []
+        for each in self.neurons:
+            each.mem = None
+        for step in x:
+            e, i = spk.chunk(2, 1)
+            current = torch.cat([self.to_e(step), self.to_i(step)], dim=1)
+            spk = self.neurons[0](current + torch.cat([i @ self.ie, e @ self.ei], 1))
+            halves = spk.chunk(2, -1)
+            made.append(self.neurons[1](self.out[0](halves[0]) - self.out[1](halves[1])))
+        for each in self.neurons:
+            each.mem = None
+        return torch.stack(made)
+
+
+class SlicesInTime(nn.Module):  # type: ignore[misc]
+    """Slices of all timesteps at once, and a read-out of one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inp, self.out = jelly.Linear(INPUTS, HIDDEN, step_mode="m"), nn.Linear(7, CLASSES)
+        self.one, self.other = nn.Linear(10, 12), nn.Linear(HIDDEN - 10, 12, bias=False)
+        self.first, self.last = (neuron.LIFNode(step_mode="m", detach_reset=True) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        spikes = self.first(self.inp(x))
+        spikes = self.last(self.one(spikes[..., :10]) - self.other(spikes.narrow(2, 10, HIDDEN - 10)))
+        return self.out(spikes[:, :, 5:]).mean(0)
+
+
 class OneMatrix(nn.Module):  # type: ignore[misc]
     """A recurrent layer as a cell of an RNN is often written: input and own spikes meet one matrix."""
 
@@ -1636,6 +1709,10 @@ ZOO: dict[str, TorchNetwork] = {
     "Dale's law: exponential weights": TorchNetwork(make=lambda: Dale("exp"), judge=of_counts),
     "Dale's law: softplus weights": TorchNetwork(make=lambda: Dale("softplus"), judge=of_counts),
     "Dale's law: a mask of signs, and a parametrization": TorchNetwork(make=SignedRecurrence, judge=of_counts),
+    "slices of a layer: what inhibits is subtracted": TorchNetwork(make=Slices, judge=of_counts, scale=2.0),
+    "slices of a layer: absolute weights": TorchNetwork(make=lambda: Slices(False), judge=of_counts, scale=2.0),
+    "slices of a layer: halves that drive each other": TorchNetwork(make=Columns, judge=of_counts),
+    "slices of a layer: spikingjelly, in time": TorchNetwork(make=SlicesInTime, loss="", judge=of_counts, scale=5.0),
     "currents times numbers": TorchNetwork(make=Scaled, judge=of_counts, sample=(2, 6, 6), scale=1.0),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
     "norse recurrent": TorchNetwork(
@@ -1811,9 +1888,10 @@ def in_time(network: TorchNetwork, given: Any) -> Any:
 
 
 def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray, norm: str = "") -> np.ndarray:
-    """A gradient of the module's, [rows, columns] as the array `mine` lies; norm "-": of what is subtracted."""
+    """A gradient of the module's, [rows, columns] as the array `mine` lies; norm ends with "-": of what is
+    subtracted."""
     laid = (values.reshape(len(values), -1).T if transposed and values.ndim else values).reshape(-1, mine.shape[1])
-    return -laid if norm == "-" else laid
+    return -laid if norm.endswith("-") else laid
 
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
