@@ -439,7 +439,7 @@ def _layer_of(origin: Origin | None) -> object:
 
 def _product_in(origin: Origin | None) -> Product | None:
     """The last product in what a module returns, alone or of all timesteps."""
-    if isinstance(origin, FunctionResult) and origin.by in GATHERS:
+    if isinstance(origin, FunctionResult) and origin.by in (*GATHERS, "softmax"):
         return _product_in(origin.of[-1]) if origin.of else None
     if isinstance(origin, Sum):  # of a timestep and those before it
         return _product_in(origin.parts[-1])

@@ -1171,6 +1171,51 @@ class ReadOut(nn.Module):  # type: ignore[misc]
         return self.fc2(getattr(sent, self.of)(0)) if self.of else self.fc2(sent).mean(0)
 
 
+class SoftReadOut(nn.Module):  # type: ignore[misc]
+    """Code for SHD and SSC: a read-out that leaks, written out, and its softmax of every timestep, added up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.v = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN, bias=False)
+        self.read = nn.Linear(HIDDEN, CLASSES)
+        self.lif = snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        mem, out = self.lif.reset_mem(), 0
+        spk, u = x.new_zeros(x.shape[1], HIDDEN), x.new_zeros(x.shape[1], CLASSES)
+        for step in x:
+            spk, mem = self.lif(self.w(step) + self.v(spk), mem)
+            u = 0.9 * u + 0.1 * self.read(spk)
+            out += torch.nn.functional.softmax(u, dim=1)
+        return out
+
+
+class SoftMembrane(Loop):
+    """The mean over time of the softmax of potentials, and its logarithm of the softmax."""
+
+    def __init__(self) -> None:
+        super().__init__(_leaky(), _leaky(reset_mechanism="none"))
+        self.shares = nn.Softmax(dim=-1)
+
+    def forward(self, x: Any) -> Any:
+        return torch.log_softmax(self.shares(super().forward(x)[1]).mean(0), 1)
+
+
+class SoftCurrent(nn.Module):  # type: ignore[misc]
+    """A linear read-out whose softmax is averaged over time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.lif, self.read = nn.Linear(INPUTS, HIDDEN), _leaky(), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        mem, out = self.lif.reset_mem(), torch.zeros(x.shape[1], CLASSES, dtype=x.dtype)
+        for step in x:
+            spk, mem = self.lif(self.fc(step), mem)
+            out = out + self.read(spk).softmax(1)
+        return out / len(x)
+
+
 class ClassPopulations(Loop):
     """Several neurons for a class, side by side: their mean or their sum."""
 
@@ -1815,6 +1860,11 @@ ZOO: dict[str, TorchNetwork] = {
     "neurons written out: one learned number for a layer": TorchNetwork(
         make=OwnTau, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
     ),
+    "a softmax of every timestep, added up": TorchNetwork(make=SoftReadOut, loss="", judge=of_counts, scale=2.0),
+    "a softmax of every timestep, its mean": TorchNetwork(
+        make=SoftMembrane, loss="", judge=torch.nn.functional.nll_loss
+    ),
+    "a softmax of currents, its mean": TorchNetwork(make=SoftCurrent, loss="", judge=of_counts),
     "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(""), loss="", judge=of_counts),
     "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut("mean"), loss="", judge=of_counts),
     "a linear read-out of counts": TorchNetwork(make=lambda: ReadOut("sum"), loss="", judge=of_counts),
