@@ -203,7 +203,7 @@ def _layer(
     convolution = products_of(reads[-1])[0].convolution
     width = currents[0][0].shape[1:].numel() // gates
     columns = convolution.result.channels if convolution else width
-    product = next((core_of(read) for read in reads if own.is_sum(read)), None)
+    product = next((core_of(read) for read in reversed(reads) if own.is_sum(read)), None)
     outputs = {times[0] - age: made for made, age in line.items()}
     refused = None
     values, begins = layer.values(classes, times, line)

@@ -352,7 +352,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 continue
             taken: Origin = of
             entry = None
-            if (_are_spikes(of) or isinstance(of, Made)) and (first := _first_column(part, whole)) is not None:
+            sent = undropped(of)[0]
+            if (_are_spikes(sent) or isinstance(sent, Made)) and (first := _first_column(part, whole)) is not None:
                 self.mark(part, sliced(of, first, whole.shape[-1]))
                 continue
             over_time = isinstance(of, FunctionResult) or (is_in_time(of) and not isinstance(of, Input))

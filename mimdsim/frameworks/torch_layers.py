@@ -203,6 +203,8 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
                 "norm or delays; nearest: one for all neurons"
             )
     every = feeds_of(origin)
+    if reading.weights and any(feed.rows != feed.last - feed.first for feed in every):
+        raise refusal(f"layer '{name}' reads some neurons of another; nearest: all of them, or torch.nn.Linear before")
     own = tuple(feed for feed in every if isinstance(feed.of, LayerOutput) and feed.of.layer == name)
     sources = _sources(name, calls, [feed for feed in every if feed not in own])
     if not sources:

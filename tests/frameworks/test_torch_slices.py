@@ -69,6 +69,25 @@ def test_biases_of_some_neurons_are_one_row_and_places_without_weights_stay_zero
     assert (made["b.output"].reshape(-1) == torch.cat([module.a.bias, module.b.bias]).detach().numpy()).all()
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda module, z: both(module, module.drop(z)),
+        lambda module, z: module.a(module.drop(z[:, :8])) + module.b(module.drop(z[:, 8:])),
+    ],
+)
+def test_dropout_before_or_behind_a_slice_is_that_of_the_layer(how: Any) -> None:
+    module = Sliced(how)
+    module.drop = nn.Dropout(0.5)
+    assert frameworks.from_torch(module, SPIKES).network.dropout == (0.0, 0.5)
+
+
+def gated() -> Any:
+    module = part(lambda module, z: module.a(module.cell(z[:, 2:10])))
+    module.cell = nn.GRUCell(8, 8)
+    return module
+
+
 def fixed(module: Any) -> Any:
     module.b.weight.requires_grad_(False)
     return module
@@ -124,6 +143,10 @@ REFUSED = {
         lambda module, z: module.a(z[:, :8]) + module.b(z.unflatten(1, (4, 3))[..., :1].flatten(1))
     ),
     "'b.weight' makes 1 of 6 currents; nearest: one for each": lambda: narrowed(Sliced(both)),
+    "layer 'cell' reads some neurons of another; nearest: all of them": gated,
+    "reads neurons of 'lif1' with dropout of several kinds": lambda: Sliced(
+        lambda module, z: module.a(nn.functional.dropout(z[:, :8])) + module.b(z[:, 8:])
+    ),
     "'a.weight' is multiplied by what 'mul' made": lambda: Sliced(
         lambda module, z: module.a(z[:, :8] * torch.arange(8.0)) + module.b(z[:, 8:])
     ),

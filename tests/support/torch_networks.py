@@ -921,6 +921,24 @@ class Columns(nn.Module):  # type: ignore[misc]
         return torch.stack(made)
 
 
+class GatedSlices(nn.Module):  # type: ignore[misc]
+    """A gated cell, written out, that reads two slices of itself apart from its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inp, self.out = nn.Linear(INPUTS, 2 * HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.few, self.many = (nn.Linear(wide, 2 * HIDDEN, bias=False) for wide in (10, HIDDEN - 10))
+
+    def forward(self, x: Any) -> Any:
+        h = x.new_zeros(x.shape[1], HIDDEN)
+        for step in x:
+            z, n = self.inp(step).chunk(2, 1)
+            own_z, own_n = (self.few(h[:, :10]) + self.many(h[:, 10:])).chunk(2, 1)
+            z = torch.sigmoid(z + own_z)
+            h = z * h + (1 - z) * torch.tanh(n + own_n)
+        return self.out(h)
+
+
 class SlicesInTime(nn.Module):  # type: ignore[misc]
     """Slices of all timesteps at once, and a read-out of one of them."""
 
@@ -1757,6 +1775,7 @@ ZOO: dict[str, TorchNetwork] = {
     "slices of a layer: what inhibits is subtracted": TorchNetwork(make=Slices, judge=of_counts, scale=2.0),
     "slices of a layer: absolute weights": TorchNetwork(make=lambda: Slices(False), judge=of_counts, scale=2.0),
     "slices of a layer: halves that drive each other": TorchNetwork(make=Columns, judge=of_counts),
+    "slices of a layer: a gated cell": TorchNetwork(make=GatedSlices, loss="", judge=of_counts, scale=1.0),
     "slices of a layer: spikingjelly, in time": TorchNetwork(make=SlicesInTime, loss="", judge=of_counts, scale=5.0),
     "currents times numbers": TorchNetwork(make=Scaled, judge=of_counts, sample=(2, 6, 6), scale=1.0),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
