@@ -27,7 +27,7 @@ import mimdsim  # noqa: E402
 from mimdsim.frameworks.module_calls import NEAREST  # noqa: E402
 from mimdsim.frameworks.neurons import NEURONS  # noqa: E402
 from mimdsim.frameworks.planes import FUNCTIONS  # noqa: E402
-from mimdsim.frameworks.torch_weights import parameter_names, row_of  # noqa: E402
+from mimdsim.frameworks.torch_weights import index_in, parameter_names  # noqa: E402
 from mimdsim.workload import network_of  # noqa: E402
 from mimdsim.workload.interchange.start import given_weights  # noqa: E402
 
@@ -89,7 +89,7 @@ def row(name: str, made: Any) -> str:
     for parameter, array, turned, first, norm in parameter_names(workload):
         if parameter not in double:
             continue  # frozen
-        mine = outcome.gradients[array.removeprefix("w.")][row_of(norm)].astype(np.float64)
+        mine = outcome.gradients[array.removeprefix("w.")][index_in(norm)].astype(np.float64)
         wanted = zoo.as_here(double[parameter], turned, mine, norm)
         ours.append(off(mine, wanted[first : first + len(mine)]))
     theirs = max(off(single[parameter], double[parameter]) for parameter in double)

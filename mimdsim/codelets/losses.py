@@ -107,6 +107,32 @@ MEAN_CROSS_ENTROPY_BY_TIMESTEP = replace(  # the weight is in the factor of the 
     constants=("scale", "weight"),
 )
 
+ADD_SHARES = on_loops(
+    "AddShares",
+    "read u[:, sample, :]; write scores[sample, :]",
+    numerics.add_shares,
+    {"timesteps classes": OF_A_CLASS, "timesteps": 20},
+    "the passes of a cross-entropy over one row, and a sum instead of the gradient, for every timestep",
+    scalars=1,
+    kind="assumed",
+    flops={"timesteps classes": 5},
+    code_bytes=384,
+    extents={"timesteps": Length("u", 0), "classes": Length("u", 2)},
+)
+
+GIVE_SHARES = on_loops(
+    "GiveShares",
+    "read gradient[sample, :]; read u[:, sample, :]; write du[:, sample, :]",
+    numerics.give_shares,
+    {"timesteps classes": OF_A_CLASS + Mix(load=2, multiply=2, add=2, loop=2), "timesteps": 20},
+    "the softmax of one row; its product with the gradient, and the difference from that, for every timestep",
+    scalars=1,
+    kind="assumed",
+    flops={"timesteps classes": 9},
+    code_bytes=512,
+    extents={"timesteps": Length("u", 0), "classes": Length("u", 2)},
+)
+
 SQUARED_ERROR = replace(
     CROSS_ENTROPY,
     name="SquaredError",

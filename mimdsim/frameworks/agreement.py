@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from mimdsim.frameworks.blocks import index_in
 from mimdsim.frameworks.network_table import numbers_of
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.planes import SAME_CURRENT
 from mimdsim.frameworks.recording import Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, named
-from mimdsim.frameworks.torch_weights import MINUS, ROW, Link, links_of, row_of
+from mimdsim.frameworks.torch_weights import MINUS, Link, links_of, without_place
 from mimdsim.graph import SpikingNetwork, differentiate, interpret
 from mimdsim.graph.names import INPUT, LABELS, LOSS, random_name, spikes_of
 from mimdsim.graph.network import forward_graph
@@ -48,7 +49,7 @@ def check_gradients(
     (loss,) = (each for each in graph.operations if each.kind == f"{network.loss.kind}_gradient")
     if not read.requires_grad or not names:
         return
-    counted = network.timesteps if reading == "mean" and network.loss.reading == "sum" else 1
+    counted = network.timesteps if "mean" in reading and network.loss.reading != "mean" else 1
     back = torch.as_tensor(made[loss.outputs[0]]).to(read) * (recorded.votes * counted)
     scores = _scores(read, network.loss.reading)
     wanted = torch.autograd.grad(scores, [learning[name] for name in names], back, allow_unused=True)
@@ -58,9 +59,10 @@ def check_gradients(
     }
     largest = max(float(np.abs(each).max()) for each in theirs.values())
     for link in links:
-        name, array, *_ = link
-        held = _laid(recorded.masks.get(name, np.ones(theirs[name].shape)), link, made[found[array]]) != 0
-        mine, their = made[found[array]][row_of(link[-1])], _laid(theirs[name], link, made[found[array]])
+        name, array, *_, norm = link
+        mine = made[found[array]][index_in(norm)]
+        held = _laid(recorded.masks.get(name, np.ones(theirs[name].shape)), link, mine) != 0
+        their = _laid(theirs[name], link, mine)
         off = float(np.abs(np.where(held, mine - their, 0.0)).max())
         if off > max(SAME_GRADIENT * float(np.abs(their).max()), ROUNDING * largest):
             raise refusal(
@@ -77,7 +79,7 @@ def _laid(values: np.ndarray, link: Link, mine: np.ndarray) -> np.ndarray:
     if array.startswith("delay."):  # [1, neurons, inputs, 1] of positions, which are less where delays are more
         values = -values[0, :, :, 0]
     laid = (values.reshape(len(values), -1).T if turned and values.ndim else values).reshape(-1, mine.shape[1])
-    return (-laid if norm == MINUS else laid)[row : row + len(mine)]
+    return (-laid if without_place(norm) == MINUS else laid)[row : row + len(mine)]
 
 
 class _Sent:
@@ -106,8 +108,8 @@ class _Sent:
 
 def _is_folded(link: Link) -> bool:
     """Whether a batch norm is in it, whose statistics stay as they are here."""
-    *_, array, _, _, norm = link
-    return not (norm in ("", MINUS) or norm.startswith(ROW) or array.startswith("delay."))
+    _, array, _, _, norm = link
+    return without_place(norm) not in ("", MINUS) and not array.startswith("delay.")
 
 
 def _given(network: SpikingNetwork, weights: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any]:
@@ -125,4 +127,5 @@ def _scores(read: torch.Tensor, reading: str) -> torch.Tensor:
     if read.ndim < 3 or reading == "every":
         return read
     of_time = {"sum": read.sum, "mean": read.mean, "max": lambda axis: read.max(axis).values}
+    of_time["softmax"] = torch.softmax(read, -1).sum
     return of_time[reading](0) if reading in of_time else read[-1]

@@ -103,13 +103,14 @@ NEAREST = {
     "SynapseFilter": "a neuron without a threshold, written out, that its weights read",
     **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     "ReLU": "a spiking layer",
-    "Softmax": "leave it to the loss",
 }
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
 _NN = torch.nn
 # norms of each by itself
 OF_SAMPLES = (*ROW_NORMS, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)
-OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax)
+OF_FUNCTIONS = (
+    _NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax, _NN.Softmax,
+)  # fmt: skip
 
 
 # batch norms whose gains begin as a multiple of the threshold

@@ -29,6 +29,7 @@ from mimdsim.frameworks.torch_layers import (
 from mimdsim.frameworks.torch_weights import public_name
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.linear_equations import linear_neuron_of
+from mimdsim.graph.losses import softmax
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.graph.sources import Source
 from mimdsim.workload.description.sections import STEADY
@@ -45,7 +46,7 @@ LOSSES: dict[str, dict[str, Any]] = {
 
 READINGS = {
     "last": "the last timestep", "mean": "a mean over time", "sum": "a sum over time",
-    "max": "the highest over time", "every": "every timestep",
+    "max": "the highest over time", "softmax": "a softmax of every timestep, added up", "every": "every timestep",
 }  # fmt: skip
 
 
@@ -252,13 +253,17 @@ def _of_neurons(values: torch.Tensor, planes: tuple[int, ...]) -> torch.Tensor:
 
 def reading_of(returned: np.ndarray, outputs: np.ndarray, functions: Collection[str]) -> str:
     """How the outputs [timesteps, batch, classes] of a layer are read where a module returns this, made of them by
-    these functions: "last", "mean", "sum", "max", "every" for all of them, '' for none of these."""
+    these functions: "last", "mean", "sum", "max", "softmax" of the classes in every timestep, added up, and "mean
+    softmax", "every" for all of them, '' for none of these."""
     readings = {
         "last": outputs[-1],
         "mean": outputs.mean(axis=0),
         "sum": outputs.sum(axis=0),
         "max": outputs.max(axis=0),
     }
+    if "softmax" in functions:
+        shares = softmax(outputs)
+        readings = {"softmax": shares.sum(axis=0), "mean softmax": shares.mean(axis=0)}
     begun = np.pad(outputs, ((1, 0), (0, 0), (0, 0)))  # with the state that they begin with
     every = {"all": outputs, "all, by sample": outputs.swapaxes(0, 1), "all, time last": outputs.transpose(1, 2, 0)}
     every |= {"begun": begun, "begun, by sample": begun.swapaxes(0, 1)}
@@ -281,13 +286,14 @@ def objective(
     divisor = recorded.votes * divisor_of(next(iter(returned_by(recorded, last)), None))
     votes: dict[str, Any] = {"logit_scale": 1 / divisor} if divisor != 1 else {}
     reduced = reading not in ("", "every")
+    reading, averaged = reading.removeprefix("mean "), reading == "mean softmax"
     over_time = reading if reduced else "sum"
     if not reading:  # of a timestep, after which functions alone tell
         functions = set().union(*map(functions_in, returned_by(recorded, last)))
         over_time = next((each.removeprefix("a") for each in ("mean", "max", "amax") if each in functions), "sum")
     made = {"loss": "cross_entropy", "reading": over_time, **votes}
-    if not by_membrane and over_time == "mean":
-        made |= {"reading": "sum", "logit_scale": 1 / timesteps / divisor}
+    if averaged or (not by_membrane and over_time == "mean"):
+        made |= {"reading": "softmax" if averaged else "sum", "logit_scale": 1 / timesteps / divisor}
     if loss:
         given = dict(loss) if isinstance(loss, Mapping) else LOSSES[loss]
         wanted = given.get("reading", reading)

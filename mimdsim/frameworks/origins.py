@@ -71,7 +71,7 @@ class Product:
 class Gate:
     """One of so many equal shares of the columns of a product, or of a sum of them."""
 
-    of: Product | Sum
+    of: Currents
     index: int
     gates: int
 
@@ -100,6 +100,15 @@ class Pooled:
     of: Origin
     planes: Planes
     pool: Pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """Adjacent neurons, from `first` on, of so many in a layer."""
+
+    of: Origin
+    first: int
+    neurons: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,7 +174,7 @@ class Step:
 class Read:
     """A current, or a parameter, as an operation element by element reads it."""
 
-    of: Product | Sum | Gate | Parameter
+    of: Currents | Gate | Parameter
     tensor: torch.Tensor
 
 
@@ -195,19 +204,25 @@ class Made:
         return self.tensor if self.tensor is not None and self.tensor._version == self.version else None
 
 
-Spikes = LayerOutput | Pooled | Dropped | Sum | Combined
+Currents = Product | Sum | Joined
+Spikes = LayerOutput | Pooled | Dropped | Slice | Sum | Combined
 Origin = Input | Parameter | Product | Gate | Joined | FunctionResult | Made | Spikes
-THROUGH = (Sum, Combined, Pooled, Dropped, Scaled)  # of the same timesteps as their parts
+THROUGH = (Sum, Combined, Pooled, Dropped, Scaled, Slice)  # of the same timesteps as their parts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Feed:
-    """What a layer reads of one source: a product with rows `first` to `last` - 1 of its weights."""
+    """What a layer reads of one source: a product with rows `first` to `last` - 1 of its weights, which read neurons
+    from `row` on of so many `rows`; columns: those of the currents that it is, as (first, last, of how many), None: all
+    of them."""
 
     of: Origin | None
     product: Product
     first: int
     last: int
+    row: int = 0
+    rows: int = 0
+    columns: tuple[int, int, int] | None = None
 
 
 def parts_of(origin: object) -> tuple[Any, ...]:
@@ -225,25 +240,57 @@ def with_parts(origin: Any, made: Callable[[Any], Any]) -> Any:
     return replace(origin, **{name: tuple(map(made, of)) if isinstance(of, tuple) else made(of)})
 
 
+def terms_of(origin: Origin | None, columns: tuple[int, int, int] | None = None) -> Iterator[tuple[Any, Any]]:
+    """What currents add up, and `Feed.columns` of each."""
+    if isinstance(origin, Sum):
+        for each in origin.parts:
+            yield from terms_of(each, columns)
+    elif isinstance(origin, Joined):
+        first, _, of = columns or (0, 0, sum(origin.widths))
+        for part, wide in zip(origin.parts, origin.widths, strict=True):
+            yield from terms_of(part, (first, first + wide, of))
+            first += wide
+    else:
+        yield origin, columns
+
+
 def feeds_of(origin: Origin | None) -> list[Feed]:
     """The products that are added up in an origin, source by source."""
     found = []
-    for each in origin.parts if isinstance(origin, Sum) else (origin,):
+    for each, columns in terms_of(origin):
         if isinstance(each, Product):
             side_by_side = each.of if isinstance(each.of, Joined) and not each.convolution else None
             parts, widths = (side_by_side.parts, side_by_side.widths) if side_by_side else ((each.of,), (each.inputs,))
             first = 0
             for part, wide in zip(parts, widths, strict=True):
-                found.append(Feed(of=part, product=each, first=first, last=first + wide))
+                of, row, rows = (part, 0, wide) if each.convolution or each.delays else _whole(part, wide)
+                about = {"first": first, "last": first + wide, "row": row, "rows": rows, "columns": columns}
+                found.append(Feed(of=of, product=each, **about))
                 first += wide
     return found
 
 
+def _whole(part: Origin | None, wide: int) -> tuple[Origin | None, int, int]:
+    """The layer that a slice of so many neurons is of, where it begins there, and how many neurons that has."""
+    if isinstance(part, Dropped):
+        of, row, rows = _whole(part.of, wide)
+        return (part if of is None else replace(part, of=of)), row, rows
+    return (part.of, part.first, part.neurons) if isinstance(part, Slice) else (part, 0, wide)
+
+
+def sliced(of: Any, first: int, neurons: int) -> Origin:
+    """A slice of the neurons of something."""
+    if isinstance(of, (Dropped, Scaled)):
+        made: Origin = with_parts(of, lambda part: sliced(part, first, neurons))
+        return made
+    return replace(of, first=of.first + first) if isinstance(of, Slice) else Slice(of=of, first=first, neurons=neurons)
+
+
 def minus(origin: Origin | None) -> Origin | None:
     """Products that are subtracted; None for what cannot be, such as the largest of them."""
-    if isinstance(origin, Sum):
+    if isinstance(origin, (Sum, Joined)):
         parts = tuple(map(minus, origin.parts))
-        return Sum(parts=tuple(filter(None, parts))) if all(parts) else None
+        return replace(origin, parts=parts) if all(parts) else None  # type: ignore[arg-type]
     if not isinstance(origin, Product) or origin.norm or (origin.convolution and origin.convolution.after):
         return None
     return replace(origin, negative=not origin.negative)
@@ -251,9 +298,9 @@ def minus(origin: Origin | None) -> Origin | None:
 
 def scaled(origin: Any, factor: float) -> Origin | None:
     """Products times a number that is fixed; None for what cannot be, such as one that is normalised."""
-    if isinstance(origin, Sum):
+    if isinstance(origin, (Sum, Joined)):
         parts = tuple(scaled(each, factor) for each in origin.parts)
-        return Sum(parts=tuple(filter(None, parts))) if all(parts) else None
+        return replace(origin, parts=parts) if all(parts) else None  # type: ignore[arg-type]
     if factor < 0:
         return scaled(minus(origin), -factor)
     if not isinstance(origin, Product) or origin.norm or origin.delays or not 0 < factor < np.inf:
@@ -275,7 +322,7 @@ def unscaled(product: Product) -> Product:
 def currents_in(operand: Any) -> Origin | None:
     """What operations that scale currents and add them up made, as products; None where it is something else."""
     if isinstance(operand, Read):
-        return operand.of if isinstance(operand.of, (Product, Sum)) else None
+        return operand.of if isinstance(operand.of, Currents) else None
     if not isinstance(operand, Made) or len(operand.args) != 2:
         return None
     one, other = operand.args
@@ -312,7 +359,7 @@ def is_in_time(origin: Origin | None) -> bool:
         return origin.entry is None
     if isinstance(origin, LayerOutput):
         return origin.in_time
-    if isinstance(origin, (Product, *THROUGH)):
+    if isinstance(origin, (Product, Joined, *THROUGH)):
         return all(map(is_in_time, parts_of(origin)))
     return isinstance(origin, FunctionResult) and origin.by == "stack"
 
@@ -323,7 +370,7 @@ def timestep_of(origin: Origin, t: int, timesteps: int) -> Origin:
         return Input(entry=(t, timesteps))
     if isinstance(origin, LayerOutput):
         return replace(origin, in_time=False, entry=t) if origin.in_time else origin
-    if isinstance(origin, (Product, *THROUGH)):
+    if isinstance(origin, (Product, Joined, *THROUGH)):
         made: Origin = with_parts(origin, lambda part: timestep_of(part, t, timesteps))
         return replace(made, call=t) if isinstance(made, Product) else made
     if isinstance(origin, FunctionResult) and len(origin.of) == timesteps:

@@ -19,6 +19,7 @@ from mimdsim.frameworks.arithmetic import OVER, TIMES
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     THROUGH,
+    Currents,
     FunctionResult,
     Gate,
     Joined,
@@ -167,7 +168,7 @@ def _undivided(origin: Origin | None) -> Origin | None:
     of, number = origin.args if origin.op == OVER else reversed(origin.args)
     if not isinstance(number, float) or number <= 0:
         return origin
-    of = of.of if isinstance(of, Read) and isinstance(of.of, (Product, Sum)) else of
+    of = of.of if isinstance(of, Read) and isinstance(of.of, Currents) else of
     if not isinstance(of, (Made, Product, Sum)):
         return origin
     return FunctionResult(by="div", of=(of,), divisor=number if origin.op == OVER else 1 / number)
@@ -202,7 +203,7 @@ def _layer(
     convolution = products_of(reads[-1])[0].convolution
     width = currents[0][0].shape[1:].numel() // gates
     columns = convolution.result.channels if convolution else width
-    product = next((each for read in reads if own.is_sum(read) for each in products_of(read)), None)
+    product = next((core_of(read) for read in reversed(reads) if own.is_sum(read)), None)
     outputs = {times[0] - age: made for made, age in line.items()}
     refused = None
     values, begins = layer.values(classes, times, line)
@@ -256,7 +257,7 @@ def _layer(
 def not_read(recorded: Recorded, component: Component | None = None) -> str:
     """The first function of what a component makes, or of a product or parameter, that equations have not."""
     members = set(component.members) if component else set()
-    for kinds in ((), (Product, Sum, Gate, Parameter)):  # of its own first
+    for kinds in ((), (Currents, Gate, Parameter)):  # of its own first
         for each in recorded.unread:
             if each.by not in GATHERS and any(of in members if not kinds else isinstance(of, kinds) for of in each.of):
                 return each.by.strip("_")
@@ -281,10 +282,10 @@ def _every_read(recorded: Recorded) -> list[Read]:
 
 def _by_time(
     where: str, reads: list[Read], time: Callable[[Read], int], timesteps: int
-) -> list[tuple[torch.Tensor, Product | Sum]]:
+) -> list[tuple[torch.Tensor, Currents]]:
     """The current of every timestep, with all its gates, and its origin."""
     parts: dict[int, dict[int, torch.Tensor]] = {}
-    origins: dict[int, Product | Sum] = {}
+    origins: dict[int, Currents] = {}
     for read in reads:
         t, gate = time(read), read.of.index if isinstance(read.of, Gate) else 0
         parts.setdefault(t, {})[gate] = read.tensor
@@ -303,7 +304,7 @@ def _checked(
     own: Own,
     last: int,
     recorded: Recorded,
-    currents: list[tuple[torch.Tensor, Product | Sum]],
+    currents: list[tuple[torch.Tensor, Currents]],
     outputs: dict[int, Made],
     every: tuple[str, ...],
     by_class: dict[tuple[int, int], torch.Tensor],

@@ -34,7 +34,7 @@ from mimdsim.frameworks.network_table import (
     reading_of,
 )
 from mimdsim.frameworks.neurons import Reading, refusal, run_neuron
-from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Product, Sum, feeds_of
+from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Product, Slice, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
@@ -316,6 +316,8 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         of = parts[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
             product = replace(product, dropout=replace(product.dropout, per="sequence"))
+    cut = of if isinstance(of, Slice) else None
+    of = cut.of if cut else of
     senders = senders_in(of)
     if of is None or not senders or not all(isinstance(each, LayerOutput) and each.spikes for each in senders):
         return recorded
@@ -324,6 +326,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     values = held[product.weight] * recorded.masks.get(product.weight, 1.0)
     values = _acting(product.function, values.reshape(len(values), -1).T if product.transposed else values)
     bias, sent = held[product.bias] if product.bias else 0.0, _spikes_read(read, recorded.layers, np.zeros(0))
+    sent = sent[..., cut.first : cut.first + len(values)] if cut else sent
     if product.delays:
         sent, values = at_every_age(
             product.delays, sent, values, delay_of(product.delays.ages, held[product.positions])
@@ -350,7 +353,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         module=module,
         reading=Reading(model="li", parameters=dict(READ_OUT), reset="none", spiking=False, in_time=True),
         currents=[tensor],
-        origins=[replace(product, of=of, bias_factor=product.bias_factor * share)],
+        origins=[replace(product, of=cut or of, bias_factor=product.bias_factor * share)],
         outputs=[tensor],
     )
     returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
@@ -381,7 +384,7 @@ def _layer_of(origin: Origin | None) -> object:
 
 def _product_in(origin: Origin | None) -> Product | None:
     """The last product in what a module returns, alone or of all timesteps."""
-    if isinstance(origin, FunctionResult) and origin.by in GATHERS:
+    if isinstance(origin, FunctionResult) and origin.by in (*GATHERS, "softmax"):
         return _product_in(origin.of[-1]) if origin.of else None
     if isinstance(origin, Sum):  # of a timestep and those before it
         return _product_in(origin.parts[-1])

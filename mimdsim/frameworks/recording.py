@@ -25,6 +25,7 @@ from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     THROUGH,
     Combined,
+    Currents,
     Dropout,
     Dropped,
     FunctionResult,
@@ -48,6 +49,7 @@ from mimdsim.frameworks.origins import (
     minus,
     of_all,
     parts_of,
+    sliced,
     sources_in,
     timestep_of,
     undropped,
@@ -258,7 +260,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
         if name in SUBTRACTS and not kwargs and not self._is_cut(args, made):
             one, other = self.origin(args[0]), minus(self.origin(args[1]))
-            if other is not None and isinstance(one, (Product, Sum)) and feeds_of(one):
+            if other is not None and isinstance(one, Currents) and feeds_of(one):
                 both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
                 return self.mark(made, Sum(parts=tuple(both)))
         if name in MASKS | COMPLEMENTS and (spikes := self._combined(name, args, kwargs, made)) is not None:
@@ -350,6 +352,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 continue
             taken: Origin = of
             entry = None
+            sent = undropped(of)[0]
+            if (_are_spikes(sent) or isinstance(sent, Made)) and (first := _first_column(part, whole)) is not None:
+                self.mark(part, sliced(of, first, whole.shape[-1]))
+                continue
             over_time = isinstance(of, FunctionResult) or (is_in_time(of) and not isinstance(of, Input))
             if over_time and _is_cut_out(part, whole):
                 self.mark(part, self._unread("a slice", of))
@@ -359,10 +365,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 taken = Input(entry=entry) if entry else of
             elif is_in_time(of) and (entry := self._entry(part, whole)):
                 taken = timestep_of(of, *entry)
-            elif isinstance(of, (Product, Sum)) and part.shape[:-1] == whole.shape[:-1]:
+            elif isinstance(of, Currents) and part.shape[:-1] == whole.shape[:-1]:
                 gates, left = divmod(whole.shape[-1], part.shape[-1] or 1)
-                first = (part.storage_offset() - whole.storage_offset()) // (part.stride(-1) or 1)
-                if gates > 1 and not left and first % part.shape[-1] == 0:
+                first = _first_column(part, whole)
+                if first is not None and not left and first % part.shape[-1] == 0:
                     taken = Gate(of=of, index=first // part.shape[-1], gates=gates)
             self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
@@ -456,7 +462,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(origin, Made):
             whole = origin.tensor is None or arg.numel() >= origin.tensor.numel()
             return origin if whole else None
-        if isinstance(origin, (Product, Gate, Parameter)) or (isinstance(origin, Sum) and feeds_of(origin)):
+        if isinstance(origin, (Product, Gate, Parameter)) or (isinstance(origin, Currents) and feeds_of(origin)):
             return Read(of=origin, tensor=arg)
         return constant_of(arg) if origin is None and not self._learns(arg) else None
 
@@ -663,6 +669,16 @@ def _is_plain_softplus(beta: float = 1.0, threshold: float = 20.0) -> bool:
 
 def _is_number_zero(other: Any) -> bool:
     return isinstance(other, (int, float)) and other == 0
+
+
+def _first_column(part: torch.Tensor, whole: torch.Tensor) -> int | None:
+    """With which entry of the last axis a view of adjacent ones begins; None of others, and of all."""
+    same = part.ndim == whole.ndim and part.shape[:-1] == whole.shape[:-1] and part.stride() == whole.stride()
+    if not same or not 0 < part.shape[-1] < whole.shape[-1] or not whole.stride(-1):
+        return None
+    if part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
+        return None
+    return int(part.storage_offset() - whole.storage_offset()) // int(whole.stride(-1))
 
 
 def _is_cut_out(part: torch.Tensor, whole: torch.Tensor) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from mimdsim.base.errors import DescriptionError
+from mimdsim.frameworks.blocks import function_of, uses_of
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.origins import (
     Combined,
@@ -25,10 +27,12 @@ from mimdsim.frameworks.origins import (
     Parameter,
     Pooled,
     Product,
+    Slice,
     Sum,
     feeds_of,
     parts_of,
     sources_in,
+    terms_of,
     undropped,
 )
 from mimdsim.frameworks.own_neurons import not_read
@@ -48,13 +52,10 @@ INSTANCE_NORMS = (torch.nn.InstanceNorm1d, torch.nn.InstanceNorm2d)
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a layer reads, others ('': the input) at their ages, by a product with rows `first` to `last` - 1 of its
-    weights."""
+    """What a layer reads, others ('': the input) at their ages, by products whose weights are one array here."""
 
     read: graph.Source
-    product: Product
-    first: int
-    last: int
+    feeds: tuple[Feed, ...]
     dropout: Dropout | None = None
 
     @property
@@ -62,36 +63,33 @@ class Source:
         return tuple(each.name for each in self.read.terms)
 
     @property
+    def product(self) -> Product:
+        return self.feeds[0].product
+
+    @property
     def inputs(self) -> int:
         convolution = self.product.convolution
-        return convolution.planes.neurons if convolution else self.last - self.first
+        return convolution.planes.neurons if convolution else self.feeds[0].rows
 
     @property
     def function(self) -> WeightFunction | None:
-        """What its weights are of the parameter."""
-        return _function(self.product, self.first, self.last)
-
-
-def _function(product: Product, first: int, last: int | None) -> WeightFunction | None:
-    about = product.function
-    return about and about.of_rows(first, last, product.negative)
+        """What its weights are of the parameters."""
+        return function_of(self.feeds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TorchLayer:
-    """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
-    biases: those that are added up to its own; recurrent_bias: of cells; trained_norm: its batch norm, where that is
-    not folded into it, in which the statistics have the bias before it in them; of_norm: what that has in the module,
-    if it scales and shifts 'weight' and 'bias'; norms: those of timesteps, in their order; negative: parameters whose
-    products are subtracted."""
+    """One layer: its neurons, and the parameters that it takes. own: by which it reads itself; biases: those that are
+    added up to its own; columns: those of some neurons, and where they are in a row of all; recurrent_bias: of cells;
+    trained_norm: its batch norm, where that is not folded into it, in which the statistics have the bias before it in
+    them; of_norm: what that has in the module, if it scales and shifts 'weight' and 'bias'; norms: those of timesteps,
+    in their order; negative: biases that are subtracted."""
 
     calls: NeuronCalls
     sources: tuple[Source, ...]
     biases: tuple[str, ...] = ()
-    recurrent: str = ""
-    recurrent_transposed: bool = False
-    recurrent_rows: tuple[int, int | None] = (0, None)
-    recurrent_function: WeightFunction | None = None
+    own: tuple[Feed, ...] = ()
+    columns: Mapping[str, Feed] = field(default_factory=dict)
     bias_function: WeightFunction | None = None
     recurrent_bias: str = ""
     trained_norm: BatchNorm | None = None
@@ -102,6 +100,19 @@ class TorchLayer:
     @property
     def convolution(self) -> Convolution | None:
         return self.sources[0].product.convolution
+
+    @property
+    def recurrent(self) -> str:
+        """A parameter by which it reads itself."""
+        return self.own[0].product.weight if self.own else ""
+
+    @property
+    def recurrent_function(self) -> WeightFunction | None:
+        return function_of(self.own)
+
+    @property
+    def feeds(self) -> list[Feed]:
+        return [feed for source in self.sources for feed in source.feeds]
 
     @property
     def norm(self) -> str:
@@ -136,7 +147,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         )
     order = [_layer(name, calls) for name, calls in recorded.layers.items()]
     for layer in order:
-        if len(layer.sources) > 1 and any(each.product.norm for each in layer.sources):
+        if len(layer.feeds) > 1 and any(each.product.norm for each in layer.feeds):
             raise refusal(
                 f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run; nearest: "
                 "spikes that are added up, as in SEW blocks, and one norm behind their weights"
@@ -157,7 +168,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         _check_every_call(layer, first)
         if layer.norm and layer.recurrent and layer.trained_norm is None:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
-        if len(layer.sources) > 1 and any(each.product.delays for each in layer.sources):
+        if len(layer.feeds) > 1 and any(each.product.delays for each in layer.feeds):
             raise refusal(f"layer '{layer.calls.name}' reads delays that are learned, and more; one source can run")
         _check_planes(layer, order)
     if ("",) not in {source.layers for source in order[0].sources}:
@@ -183,37 +194,33 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         of = origin or FunctionResult(by="?", of=())
         inputs = calls.currents[-1].shape[-1]
         origin = Product(of=of, inputs=inputs, weight=prefix + reading.weights, bias="", transposed=True)
-    for part in origin.parts if isinstance(origin, Sum) else (origin,):
+    for part, columns in terms_of(origin):
         if not isinstance(part, Product):
             raise refusal(f"layer '{name}' reads {_describe(part)}; neurons read products of spikes and weights")
+        if columns and (part.convolution or part.norm or part.delays):
+            raise refusal(
+                f"layer '{name}' reads '{part.weight}' beside other products (cat), and it is a convolution, or has a "
+                "norm or delays; nearest: one for all neurons"
+            )
     every = feeds_of(origin)
-    own = [feed for feed in every if isinstance(feed.of, LayerOutput) and feed.of.layer == name]
-    sources = [_source(name, calls, feed) for feed in every if feed not in own]
-    sources.sort(key=lambda source: source.layers != ("",))  # the input first
+    if reading.weights and any(feed.rows != feed.last - feed.first for feed in every):
+        raise refusal(f"layer '{name}' reads some neurons of another; nearest: all of them, or torch.nn.Linear before")
+    own = tuple(feed for feed in every if isinstance(feed.of, LayerOutput) and feed.of.layer == name)
+    sources = _sources(name, calls, [feed for feed in every if feed not in own])
     if not sources:
         raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
-    names = [_written(source.read) for source in sources]
-    apart = reading.written.own if reading.written else None
-    products = [*dict.fromkeys(feed.product for feed in every), *([apart] if apart and not own else [])]
-    rows = [(feed.product.weight, feed.first) for feed in every]
-    rows += [(apart.weight, 0)] if apart and not own else []
+    apart = tuple(feeds_of(reading.written.own)) if reading.written else ()
+    read_apart = apart if not own else ()
+    products = list(dict.fromkeys(feed.product for feed in (*every, *read_apart)))
+    rows = [(feed.product.weight, feed.first) for feed in (*every, *read_apart)]
     if len(set(rows)) < len(rows):
         raise refusal(
             f"layer '{name}' multiplies several sources by the same weights; give each weights of its own, or add up "
             "their spikes before"
         )
-    if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
-        raise refusal(
-            f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run: one matrix "
-            "with a mask, or a layer of neurons for each population"
-        )
-    if own and not (
-        isinstance(own[0].of, LayerOutput)
-        and own[0].of.spikes
-        and own[0].of.call == len(calls.origins) - 2
-        and not own[0].product.delays
-    ):
-        raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
+    for source in sources:
+        _check_apart(name, f"'{_written(source.read)}'", source.feeds)
+    of_itself = _of_itself(name, calls, own, apart, prefix)
     biases = [product.bias for product in products if product.bias]
     if twice := _twice(biases):  # whose gradient would be that of one of them
         raise refusal(f"layer '{name}' adds or subtracts the bias {twice} several times; nearest: a bias for each")
@@ -226,27 +233,66 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     if any(source.product.norm for source in sources) and (own_bias or any(feed.product.bias for feed in own)):
         raise refusal(f"layer '{name}' adds a bias to what batch norm makes; nearest: synapses onto itself without one")
     biases += [prefix + own_bias] if own_bias else []
-    product = apart or (own[0].product if own else None)
     return TorchLayer(
         calls=calls,
         sources=tuple(sources),
         biases=tuple(biases),
-        recurrent=product.weight if product else prefix + reading.recurrent if reading.recurrent else "",
-        recurrent_transposed=product.transposed if product else bool(reading.recurrent),
-        recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
-        recurrent_function=_function(product, *((own[0].first, own[0].last) if own else (0, product.inputs)))
-        if product
-        else None,
+        own=of_itself,
+        columns={feed.product.bias: replace(feed, first=0, last=1, row=0, rows=1) for feed in every if feed.columns},
         bias_function=next(
             (WeightFunction(function="identity", factor=each) for each in factors.values() if each != 1), None
         ),
-        recurrent_bias=apart.bias if apart else of_cells,
-        negative=frozenset(
-            name
-            for p in {feed.product for feed in every}
-            if p.negative
-            for name in (*(() if p.function else (p.weight,)), p.bias)  # a function has the sign with it
-        ),
+        recurrent_bias="".join({each.product.bias for each in apart}) or of_cells,
+        negative=frozenset(feed.product.bias for feed in every if feed.product.negative),
+    )
+
+
+def _of_itself(
+    name: str, calls: NeuronCalls, own: tuple[Feed, ...], apart: tuple[Feed, ...], prefix: str
+) -> tuple[Feed, ...]:
+    """What a layer reads of itself: in its currents, in sums `apart` from them, or by weights of its neurons."""
+    _check_apart(name, "itself", apart or own)
+    if own and calls.reading.recurrent:
+        raise _of_several(name, "itself")
+    if len({feed.product.bias for feed in apart} - {""}) > 1:
+        raise refusal(f"layer '{name}' adds several biases to what it reads of itself; nearest: bias=False but for one")
+    if not all(
+        isinstance(feed.of, LayerOutput)
+        and feed.of.spikes
+        and feed.of.call == len(calls.origins) - 2
+        and feed.rows == calls.neurons
+        and not feed.product.delays
+        for feed in own
+    ):
+        raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
+    if not calls.reading.recurrent or apart or own:
+        return apart or own
+    of, weight = FunctionResult(by="?", of=()), prefix + calls.reading.recurrent
+    return tuple(feeds_of(Product(of=of, inputs=calls.neurons, weight=weight, bias="", transposed=True)))
+
+
+def _sources(name: str, calls: NeuronCalls, feeds: list[Feed]) -> list[Source]:
+    """What a layer reads of others, the input first; what it reads of slices of the same is one source."""
+    found: dict[str, Source] = {}
+    for each in (_source(name, calls, feed) for feed in feeds):
+        before = found.setdefault(_written(each.read), each)
+        if before is not each:
+            if each.dropout != before.dropout:
+                raise refusal(f"layer '{name}' reads neurons of '{each.read.names}' with dropout of several kinds")
+            found[_written(each.read)] = replace(before, feeds=before.feeds + each.feeds)
+    return sorted(found.values(), key=lambda source: source.layers != ("",))
+
+
+def _check_apart(name: str, of: str, feeds: tuple[Feed, ...]) -> None:
+    """Raise DescriptionError where several products read the same neurons for the same currents."""
+    if feeds and (uses_of(feeds) > 1).any():
+        raise _of_several(name, of)
+
+
+def _of_several(name: str, of: str) -> DescriptionError:
+    return refusal(
+        f"layer '{name}' adds up several products of {of}; one of each neuron can run: one matrix with a mask, slices "
+        "that do not overlap, or a layer of neurons for each population"
     )
 
 
@@ -331,7 +377,7 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     product = feed.product
     if product.dropout and dropout:
         raise refusal(f"'{product.weight}' reads what is left of what dropout left; nearest: one dropout for both")
-    return Source(read=read, product=product, first=feed.first, last=feed.last, dropout=product.dropout or dropout)
+    return Source(read=read, feeds=(feed,), dropout=product.dropout or dropout)
 
 
 def _written(read: graph.Source) -> str:
@@ -384,9 +430,9 @@ def _age(of: Origin | None, t: int, timesteps: int) -> int:
 def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     """A convolution reads the planes that another layer, or the input, has, and nothing else."""
     name, convolution = layer.calls.name, layer.convolution
-    if not any(source.product.convolution for source in layer.sources):
+    if not any(feed.product.convolution for feed in layer.feeds):
         return
-    if convolution is None or len(layer.sources) > 1 or layer.recurrent:
+    if convolution is None or len(layer.feeds) > 1 or layer.recurrent:
         raise refusal(f"layer '{name}' reads planes by a convolution or a pool, and more: one source alone can run")
     made = {each.calls.name: each.convolution.result for each in every if each.convolution}
     for each in _with_planes(layer.sources[0].read):
@@ -426,6 +472,8 @@ def _products_read(origin: Origin | None, t: int, timesteps: int, norms: tuple[s
             feed.product.dropout,
             feed.product.negative,
             feed.product.function,
+            feed.row,
+            feed.columns,
             _sender(part),
             _age(part, t, timesteps),
         )
@@ -449,6 +497,8 @@ def _describe(origin: Origin | None) -> str:
         return "what is side by side with other spikes"
     if isinstance(origin, Product):
         return f"a product with '{origin.weight}', without neurons between both"
+    if isinstance(origin, Slice):
+        return f"some neurons of {_describe(origin.of)}"
     if isinstance(origin, (Pooled, Dropped)):
         return f"{'a pool' if isinstance(origin, Pooled) else 'what dropout leaves'} of {_describe(origin.of)}"
     if isinstance(origin, LayerOutput):
@@ -457,7 +507,7 @@ def _describe(origin: Origin | None) -> str:
 
 
 def functions_in(origin: Origin | None) -> set[str]:
-    names = {Sum: "add", Combined: "mul", Pooled: "pool", Dropped: "dropout"}
+    names = {Sum: "add", Combined: "mul", Pooled: "pool", Dropped: "dropout", Slice: "a slice"}
     name = origin.by if isinstance(origin, FunctionResult) else names.get(type(origin), "")
     name = "div" if isinstance(origin, FunctionResult) and origin.divisor != 1 else name  # or what it multiplies by
     return {name}.union(*map(functions_in, parts_of(origin))) if name else set()
@@ -484,7 +534,8 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
         raise refusal(
             f"the output mixes what '{last.calls.name}' sent with what '{mixed[0]}' sent; let one more layer read both"
         )
-    others = functions_in(found[0]) - GATHERS
+    functions = functions_in(found[0])
+    others = functions - GATHERS - ({"softmax"} if functions & {"sum", "add", "mean"} else set())
     if others:
         mean = ", as torch.stack(outputs).mean(0)" if "div" in others else ""
         raise refusal(
@@ -496,8 +547,8 @@ def _parameters_of(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
     """The parameters of the module that a layer takes, each once."""
     norms = [*dict.fromkeys(filter(None, (layer.norm, *layer.norms)))]
     of_norm = [f"{norm}.{name}" for norm in norms for name, _ in module.get_submodule(norm).named_parameters()]
-    names = [name for each in layer.sources for name in (each.product.weight, each.product.positions)]
-    names += [layer.recurrent, *layer.biases, layer.recurrent_bias, *of_norm]
+    names = [name for each in (*layer.feeds, *layer.own) for name in (each.product.weight, each.product.positions)]
+    names += [*layer.biases, layer.recurrent_bias, *of_norm]
     return [*filter(None, dict.fromkeys([*names, *(of for of, _ in constants_of("", layer))]))]
 
 
@@ -513,7 +564,21 @@ def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
 
 def number_of_biases(layer: TorchLayer) -> int:
     """How many are added up; a norm that averages has one, with those before it in its statistics."""
-    return 1 if layer.shifts or (layer.recurrent_bias and not layer.biases) else len(layer.biases)
+    return 1 if layer.shifts or (layer.recurrent_bias and not layer.biases) else len(bias_groups(layer))
+
+
+def bias_groups(layer: TorchLayer) -> list[list[str]]:
+    """Its biases, those of different neurons together."""
+    groups: list[list[str]] = []
+    for bias in layer.biases:
+        for group in groups:
+            feeds = tuple(layer.columns[each] for each in (*group, bias) if each in layer.columns)
+            if len(feeds) == len(group) + 1 and uses_of(feeds).max() == 1:
+                group.append(bias)
+                break
+        else:
+            groups.append([bias])
+    return groups
 
 
 def mostly_delayed(layers: list[TorchLayer]) -> bool:

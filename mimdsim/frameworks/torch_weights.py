@@ -11,17 +11,27 @@ import torch
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
+from mimdsim.frameworks.blocks import ROW, function_of, has_gaps, index_in, place_of, uses_of
 from mimdsim.frameworks.delays import delay_of, position_of
 from mimdsim.frameworks.neurons import refusal
-from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, named, number_of_biases, read_by
+from mimdsim.frameworks.origins import Feed
+from mimdsim.frameworks.torch_layers import (
+    TorchLayer,
+    bias_groups,
+    constants_of,
+    named,
+    number_of_biases,
+    read_by,
+)
 from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.names import ROLES
 from mimdsim.workload import Workload
 from mimdsim.workload.interchange.model_file import weights_named
 from mimdsim.workload.interchange.weights_file import read_notes
 
-MINUS = "-"  # in the place of a batch norm: what is subtracted
-ROW = "@"  # and of what is a row of an array here: '@3', or '@3:fc.bias' of a running mean with that bias in it
+# in the place of a batch norm: what is subtracted; behind the place in an array here (blocks.ROW), if it is a part of
+# one: '@0-18:-', or '@3:fc.bias' of a running mean with that bias in it
+MINUS = "-"
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 
 
@@ -48,20 +58,20 @@ def weights_of(
     """Arrays by mimdsim's names: w.hidden0 [inputs, neurons] or [channels * window, channels], r.hidden0 [from, to] or
     [neurons], b.hidden0. Raises DescriptionError for zeros that a mask lets through, which would stay zero."""
     held, made = parameters_of(module), dict[str, np.ndarray]()
+    zeros = {name: np.count_nonzero((held[name] == 0) & (mask == 1)) for name, mask in masks.items()}
     for name, mask in masks.items():
-        if zeros := np.count_nonzero((held[name] == 0) & (mask == 1)):
-            raise refusal(
-                f"{zeros} values of '{name}' are 0 where its mask is 1, and would stay 0; nearest: start them elsewhere"
-            )
         held[name] = held[name] * mask
+    pruned = _pruned(layers, masks)
     for name, layer in named(layers):
-        before = np.sum([held[bias] for bias in layer.biases], axis=0)
-        for of, array, turned, rows, norm in _links_of(layers, name, layer):
-            values, role = held[of], array.partition(".")[0]
-            if norm.startswith(ROW):
-                less = before if role == "mean" else 0.0
-                made[array] = np.vstack([*made.get(array, ()), values - less])
-                continue
+        before = np.sum([held[bias] for bias in layer.biases], axis=0) if layer.norm else 0.0
+        feeds = feeds_by_array(layers, name, layer)
+        for of, array, turned, rows, link in _links_of(layers, name, layer):
+            values, role, norm = held[of], array.partition(".")[0], without_place(link)
+            if array in pruned and (found := zeros.get(of, np.count_nonzero(values == 0))):
+                where = "where its mask is 1" if of in zeros else "beside places without weights"
+                raise refusal(
+                    f"{found} values of '{of}' are 0 {where}, and would stay 0; nearest: start them elsewhere"
+                )
             if role == "r" and values.ndim < 2 and values.size not in (1, layer.calls.neurons):
                 raise refusal(f"'{of}' has {values.size} numbers for {layer.calls.neurons} neurons; nearest: one")
             if layer.delays and role == "delay":
@@ -80,7 +90,15 @@ def weights_of(
             elif norm and role != "delay":
                 scale, mean, shift = folded(module, norm)
                 values = values * scale if role == "w" else (before - mean) * scale + shift
-            made[array] = values
+            if link.startswith(ROW):
+                columns = layer.calls.sequence(layer.calls.currents).shape[-1]
+                shape = (len(uses_of(feeds[array])), columns) if array in feeds else (len(layer.norms), values.size)
+                place = made.setdefault(array, np.zeros(shape))[index_in(link)]
+                if values.size != place.size:
+                    raise refusal(f"'{of}' makes {values.shape[-1]} of {columns} currents; nearest: one for each")
+                place[...] = values
+            else:
+                made[array] = values
         made |= _rows(name, layer)
     return made
 
@@ -126,20 +144,16 @@ def _links_of(
 ) -> Iterator[tuple[str, str, bool, tuple[int, int | None] | None, str]]:
     """`links_of` a layer, with the row after the last; without rows what is one of an array here."""
     whole = (0, None)
-    for source, array in zip(layer.sources, weights_named(name, read_by(layers, layer)), strict=True):
-        yield (
-            source.product.weight,
-            array,
-            source.product.transposed,
-            (source.first, source.last),
-            MINUS if source.product.negative and not source.function else source.product.norm * source.product.folded,
-        )
+    found = feeds_by_array(layers, name, layer)
+    for array, feeds in found.items():
+        made = array[:2] in ("w.", "r.") and function_of(feeds)
+        for feed in feeds if array[:2] in ("w.", "r.") else ():
+            product, rows = feed.product, (feed.first, feed.last)
+            norm = MINUS if product.negative and not made else product.norm * product.folded
+            yield product.weight, array, product.transposed, rows, _placed(place_of(feed, feeds), norm)
     sign = dict.fromkeys(layer.negative, MINUS)
     if positions := layer.sources[0].product.positions:
         yield positions, f"delay.{name}", True, whole, positions.rpartition(".")[0]
-    if layer.recurrent:
-        own = sign.get(layer.recurrent, "")
-        yield layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows, own
     if layer.recurrent_bias:
         yield layer.recurrent_bias, f"rb.{name}", False, whole, ""
     yield from ((of, array, False, None, "") for of, array in constants_of(name, layer))
@@ -162,9 +176,31 @@ def _links_of(
             yield f"{layer.norm}.running_var", f"variance.{name}", False, whole, ""
     else:
         of_norm = layer.norm if layer.trained_norm is None else ""
-        biases = (f"{of_norm}.bias",) if of_norm else layer.biases
-        for bias, array in zip(biases, bias_arrays(name, layer), strict=False):
-            yield bias, array, False, whole, sign.get(bias, of_norm)
+        groups = [[f"{of_norm}.bias"]] if of_norm else bias_groups(layer)
+        for group, array in zip(groups, bias_arrays(name, layer), strict=False):
+            for bias in group:
+                place = place_of(layer.columns[bias], found[array]) if array in found else ""
+                yield bias, array, False, whole, _placed(place, sign.get(bias, of_norm))
+
+
+def _placed(place: str, norm: str) -> str:
+    return f"{place}:{norm}" if place and norm else place or norm
+
+
+def without_place(link: str) -> str:
+    """The batch norm that is folded into what `link` is of, or MINUS."""
+    return link.partition(":")[2] if link.startswith(ROW) else link
+
+
+def feeds_by_array(layers: list[TorchLayer], name: str, layer: TorchLayer) -> dict[str, tuple[Feed, ...]]:
+    """By array here, what it is put together from: weights, and biases of some neurons."""
+    read = weights_named(name, read_by(layers, layer))
+    found = dict(zip(read, (source.feeds for source in layer.sources), strict=True))
+    found |= {f"r.{name}": layer.own} if layer.own else {}
+    for group, array in zip(bias_groups(layer), bias_arrays(name, layer), strict=False):
+        if group[0] in layer.columns:
+            found[array] = tuple(layer.columns[bias] for bias in group)
+    return found
 
 
 def bias_arrays(name: str, layer: TorchLayer) -> list[str]:
@@ -179,17 +215,27 @@ def frozen_arrays(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str
     for of, array, *_ in links_of(layers):
         if array.partition(".")[0] in STATISTICS:
             continue
-        arrays[array] = arrays.get(array, False) or learns.get(of, False)  # a buffer never does
+        learning = learns.get(of, False)  # a buffer never does
+        if arrays.setdefault(array, learning) != learning:
+            raise refusal(
+                f"'{of}' is a part of weights of which others {'stay' if learning else 'are trained'}, all of them one "
+                "array here; nearest: requires_grad alike for all"
+            )
     fixed = (public_name(array) for name, layer in named(layers) for array in _rows(name, layer))
     fixed = (each for each in fixed if each.rpartition(".")[2] not in STATISTICS)
     return [*(public_name(array) for array, learning in arrays.items() if not learning), *fixed]
 
 
 def pruned_arrays(layers: list[TorchLayer], masks: Collection[str]) -> list[str]:
-    """The arrays that have a mask, by their public names."""
-    links = links_of(layers)
-    arrays = [array for of, array, *_ in links if of in masks]
-    return [public_name(array) for array in arrays]
+    """The arrays that have a mask, or no weights in places, by their public names."""
+    return [public_name(array) for array in sorted(_pruned(layers, masks))]
+
+
+def _pruned(layers: list[TorchLayer], masks: Collection[str]) -> set[str]:
+    every = (each for name, layer in named(layers) for each in feeds_by_array(layers, name, layer).items())
+    return {array for array, feeds in every if has_gaps(feeds)} | {
+        array for of, array, *_ in links_of(layers) if of in masks
+    }
 
 
 def public_name(array: str) -> str:
@@ -219,23 +265,22 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
         raise DescriptionError(
             "to_torch", [f"the module has no parameter '{missing[0]}', which the workload was made of"]
         )
-    done: set[tuple[str, int | None]] = set()
+    done: set[tuple[str, str]] = set()
     with torch.no_grad():
-        for name, array, turned, row, norm in names:
-            if (array, row_of(norm).start) in done:
+        for name, array, turned, row, link in names:
+            if (array, place := str(index_in(link))) in done:
                 continue
-            done.add((array, row_of(norm).start))
+            done.add((array, place))
             # notes of before have one array for biases that add up: all that was learned goes to the first
             others = [
                 (other, sign)
                 for other, same, _, _, sign in names
-                if same == array and other != name and row_of(sign) == row_of(norm)
+                if same == array and other != name and index_in(sign) == index_in(link)
             ]
-            trained = weights[public_name(array)][row_of(norm)]
-            norm = norm.partition(":")[2] if norm.startswith(ROW) else norm
-            values = torch.as_tensor(_unfolded(module, trained, array, names, norm))
+            trained = weights[public_name(array)][index_in(link)]
+            values = torch.as_tensor(_unfolded(module, trained, array, names, without_place(link)))
             target = held[name]
-            if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it
+            if sum(one == name for one, *_ in names) > 1:  # several arrays, or parts of one, lie in it
                 target = (target.T if turned else target)[row : row + len(values)]
             elif turned and min(values.shape) > 1:  # else the order of numbers is the same
                 values = values.T
@@ -244,13 +289,7 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
                     "to_torch", [f"'{name}' has the shape {list(target.shape)}, the trained one {list(values.shape)}"]
                 )
             values = values.reshape(target.shape).to(target)
-            target.copy_(values - sum(held[other] * (1 if sign == norm else -1) for other, sign in others))
-
-
-def row_of(norm: str) -> slice:
-    """The rows of an array here that a link is of."""
-    number = int(norm[1:].partition(":")[0]) if norm.startswith(ROW) else None
-    return slice(None) if number is None else slice(number, number + 1)
+            target.copy_(values - sum(held[other] * (1 if sign == link else -1) for other, sign in others))
 
 
 def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: list[Link], norm: str) -> np.ndarray:

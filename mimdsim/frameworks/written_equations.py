@@ -21,6 +21,7 @@ import torch
 from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, constant_of
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.origins import (
+    Currents,
     Dropped,
     FunctionResult,
     Gate,
@@ -30,7 +31,7 @@ from mimdsim.frameworks.origins import (
     Pooled,
     Product,
     Read,
-    Sum,
+    Slice,
     feeds_of,
     parts_of,
     undropped,
@@ -49,7 +50,7 @@ def made_in(origins: list[Origin | None]) -> set[Made]:
         origin = waiting.pop()
         if isinstance(origin, Made):
             found.add(origin)
-        elif isinstance(origin, (FunctionResult, Pooled, Dropped)):
+        elif isinstance(origin, (FunctionResult, Pooled, Dropped, Slice)):
             waiting += parts_of(origin)
     return found
 
@@ -109,9 +110,9 @@ def is_current(operand: Any) -> bool:
     return isinstance(operand, Read) and not isinstance(operand.of, Parameter)
 
 
-def core_of(read: Read) -> Product | Sum:
+def core_of(read: Read) -> Currents:
     core = read.of.of if isinstance(read.of, Gate) else read.of
-    assert isinstance(core, (Product, Sum))
+    assert isinstance(core, Currents)
     return core
 
 
@@ -169,12 +170,12 @@ def signature_of(read: Read) -> Any:
 class Written:
     """The neurons of a layer that are written out. texts: their equations; rows: by learned name, the module's
     parameter, '' for constants that differ from neuron to neuron, and values [1, neurons], or [1, 1]; own: of cells
-    with sums over their own outputs apart, the product that makes them; first: the timestep before which they send 0.
+    with sums over their own outputs apart, what makes them; first: the timestep before which they send 0.
     """
 
     texts: tuple[str, ...]
     rows: dict[str, tuple[str, np.ndarray]]
-    own: Product | None
+    own: Currents | None
     first: int
 
     @property
@@ -340,6 +341,7 @@ class Own:
 
     def _of(self, product: Product) -> int | None:
         of = undropped(product.of)[0]
+        of = of.of if isinstance(of, Slice) else of
         return self.ages.get(of) if isinstance(of, Made) else None
 
     def is_sum(self, read: Read) -> bool:

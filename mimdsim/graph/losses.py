@@ -4,6 +4,7 @@ The output is a stack over timesteps: spikes, or the membrane potentials of a la
 
     sum    spikes counted, or potentials added up, over the timesteps       mean, max   of potentials over the timesteps
     last   the last timestep only                                           every       each timestep separately
+    softmax   the shares that a softmax over the classes gives, added up over the timesteps, of potentials
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from mimdsim.base.units import exact_product
 from mimdsim.graph import names
 from mimdsim.graph.records import (
     Backward,
+    Flops,
     GraphBuilder,
     OpDef,
     Operation,
     SparseSpikes,
+    elements,
     like,
     listed_like,
     no_flops,
@@ -34,7 +37,7 @@ from mimdsim.graph.records import (
 
 LOSSES = ("cross_entropy", "mean_squared_error")
 SPIKE_READINGS = ("sum", "last", "every")
-POTENTIAL_READINGS = ("sum", "mean", "last", "max", "every")
+POTENTIAL_READINGS = ("sum", "mean", "last", "max", "softmax", "every")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,10 @@ class Loss:
             raise MappingError(
                 f'training.reading = {self.reading!r} reads membrane potentials: set network.output = "membrane", or '
                 f"read spikes as {' or '.join(SPIKE_READINGS)}"
+            )
+        if self.reading == "softmax" and self.neurons_per_class > 1:
+            raise MappingError(
+                "training.reading = 'softmax' is over classes of one neuron each: leave network.neurons_per_class at 1"
             )
         if not spiking and self.kind == "mean_squared_error":
             raise MappingError("training.loss = 'mean_squared_error' counts spikes: set network.output = \"spikes\"")
@@ -212,6 +219,8 @@ def _listed_of(_attributes: Any, gradient: np.ndarray, spikes: Any) -> tuple[np.
 def _read_out(over: str, u: np.ndarray) -> tuple[np.ndarray]:
     if over == "last":
         return (u[-1].copy(),)
+    if over == "softmax":
+        return (softmax(u).sum(axis=0),)
     return (u.max(axis=0) if over == "max" else u.mean(axis=0) if over == "mean" else u.sum(axis=0),)
 
 
@@ -220,8 +229,16 @@ def _read_out_gradient(over: str, gradient: np.ndarray, u: np.ndarray) -> tuple[
     if over in ("sum", "mean"):
         share = gradient if over == "sum" else gradient * u.dtype.type(1 / len(u))
         return (np.broadcast_to(share, u.shape).copy(),)
+    if over == "softmax":
+        shares = softmax(u)
+        return (shares * (gradient - (shares * gradient).sum(axis=-1, keepdims=True)),)
     chosen = np.full(u.shape[1:], len(u) - 1) if over == "last" else u.argmax(axis=0)
     return (np.where(np.arange(len(u))[:, None, None] == chosen, gradient, 0).astype(u.dtype),)
+
+
+def _flops(plain: int, of_softmax: int) -> Flops:
+    """For every element of the potentials."""
+    return lambda values, over: (of_softmax if over == "softmax" else plain) * elements(values[-1])
 
 
 _of_a_timestep = shaped(lambda values, _: values[0].shape[1:])
@@ -250,9 +267,9 @@ READ_OUTS = (
         shapes=_of_a_timestep,
         evaluate=_read_out,
         vjp=pulled_back_by("read_out_gradient", "output.d_potential", 0),
-        flops=per_element(1),
+        flops=_flops(1, 5),
     ),
-    OpDef(name="read_out_gradient", shapes=like(1), evaluate=_read_out_gradient, flops=per_element(1, 1)),
+    OpDef(name="read_out_gradient", shapes=like(1), evaluate=_read_out_gradient, flops=_flops(1, 9)),
     OpDef(
         name="pool_classes",
         shapes=shaped(lambda values, each: (*values[0].shape[:-1], values[0].shape[-1] // each)),

@@ -71,7 +71,7 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     for parameter, array, transposed, row, norm in links:
         if parameter not in learning:
             continue
-        mine = outcome.gradients[array.removeprefix("w.")][torch_weights.row_of(norm)].astype(np.float64)
+        mine = outcome.gradients[array.removeprefix("w.")][torch_weights.index_in(norm)].astype(np.float64)
         every = (zoo.as_here(each[parameter], transposed, mine, norm) for each in (double, single))
         wanted, rounded = (each[row : row + len(mine)] for each in every)
         assert np.abs(wanted).max() > 0
@@ -596,6 +596,7 @@ def test_a_trained_network_goes_back_into_its_module() -> None:
         "excitatory and inhibitory",
         "inhibition that is subtracted",
         "input and own spikes in one matrix",
+        *(each for each in zoo.ZOO if each.startswith("slices of a layer")),
     ],
 )
 def test_arrays_that_share_a_matrix_go_back_into_it(name: str) -> None:

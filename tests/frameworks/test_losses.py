@@ -35,6 +35,7 @@ CASES: dict[str, tuple[Loss, bool]] = {
     "potential mean": (Loss(reading="mean"), False),
     "potential last": (Loss(reading="last"), False),
     "potential max": (Loss(reading="max"), False),
+    "potential softmax": (Loss(reading="softmax"), False),
     "potential every": (Loss(reading="every"), False),
     "potential population": (Loss(reading="max", neurons_per_class=2), False),
     "potential population at every timestep": (Loss(reading="every", neurons_per_class=2), False),
@@ -73,6 +74,7 @@ def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str,
         total = sum(functional.cross_entropy(scale * now, labels) for now in pooled.sum(dim=3))
     else:
         read = {"sum": output.sum(0), "mean": output.mean(0), "last": output[-1], "max": output.max(0).values}
+        read["softmax"] = output.softmax(2).sum(0)
         scores = read[loss.reading].reshape(network.batch, network.classes, loss.neurons_per_class).sum(-1)
         total = functional.cross_entropy(scale * scores, labels)
     if loss.firing_strength:
@@ -178,6 +180,7 @@ def test_every_gpu_strategy_does_what_the_interpreter_means(name: str, strategy:
         ({"reading": "first"}, True, "training.reading = 'first' is not a valid choice"),
         ({"kind": "mean_squared_error", "reading": "last"}, True, 'set training.reading = "sum"'),
         ({"reading": "max"}, True, 'set network.output = "membrane"'),
+        ({"reading": "softmax", "neurons_per_class": 2}, False, "leave network.neurons_per_class at 1"),
         ({"kind": "mean_squared_error"}, False, 'set network.output = "spikes"'),
         ({"neurons_per_class": 5}, True, "4 neurons are not a whole number of classes of 5"),
     ],

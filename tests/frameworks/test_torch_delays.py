@@ -65,7 +65,7 @@ def test_dropout_and_a_width_that_shrinks_are_trained_as_pytorch_does(
     zoo.functional.reset_net(module)
     theirs = module(spikes)
     assert close(made, theirs, 1e-5)
-    for reading in (made, theirs):  # the loss of Hammouamri et al., which mimdsim does not have
+    for reading in (made, theirs):  # the loss of Hammouamri et al., as one of a user's own
         nn.functional.cross_entropy(reading.softmax(2).sum(0), labels).backward()
     for layer, conv in zip(("hidden0", "hidden1", "output"), module.convs, strict=True):
         for role, wanted in (("", conv.weight.grad[:, :, 0].T), ("_delay", -conv.P.grad[0, :, :, 0].T)):

@@ -76,6 +76,22 @@ def test_a_log_softmax_of_classes_is_undone_by_cross_entropy_alone() -> None:
         frameworks.from_torch(module, spikes)
 
 
+def test_a_softmax_of_every_timestep_is_read_as_its_sum() -> None:
+    """Which the module returns, or a loss makes of all timesteps; not one over samples, or of what is added up."""
+    scales = {"sum": 1.0, "mean": 1 / zoo.TIMESTEPS}
+    for how, scale in scales.items():
+        module, spikes, _ = given(lambda out, how=how: getattr(torch.stack(out).softmax(-1), how)(0), reset="none")
+        training = frameworks.from_torch(module, spikes).training
+        assert (training.reading, training.logit_scale) == ("softmax", pytest.approx(scale))
+    module, spikes, _ = given(torch.stack, reset="none")
+    training = frameworks.from_torch(module, spikes, loss={"reading": "softmax"}).training
+    assert (training.reading, training.logit_scale) == ("softmax", 1.0)
+    for of in (lambda out: torch.stack(out).softmax(1).sum(0), lambda out: torch.stack(out).sum(0).softmax(-1)):
+        module, spikes, _ = given(of, reset="none")
+        with pytest.raises(DescriptionError, match="neither all of what 'lif2' made nor a reading of it"):
+            frameworks.from_torch(module, spikes)
+
+
 REDUCED: dict[str, Any] = {
     "a mean over time": lambda out: torch.stack(out).mean(0),
     "the last timestep": lambda out: torch.stack(out)[-1],

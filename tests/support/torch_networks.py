@@ -863,6 +863,97 @@ class Inhibited(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class Slices(nn.Module):  # type: ignore[misc]
+    """One layer of neurons, of which some excite and others inhibit; the read-out has weights from those that excite,
+    and from inputs in two parts. negative: what inhibits is subtracted; else by signs of absolute weights."""
+
+    def __init__(self, subtracted: bool = True) -> None:
+        super().__init__()
+        self.subtracted, self.excite = subtracted, HIDDEN * 3 // 4
+        self.inp = nn.Linear(INPUTS, HIDDEN)
+        self.rec_e = nn.Linear(self.excite, HIDDEN, bias=False)
+        self.rec_i = nn.Linear(HIDDEN - self.excite, HIDDEN, bias=subtracted)
+        self.out, self.few, self.many = (
+            nn.Linear(wide, CLASSES, bias=wide < 20) for wide in (self.excite, 10, INPUTS - 10)
+        )
+        self.lif, self.read = snn.Leaky(beta=0.9), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        mem, mem2, recorded = self.lif.reset_mem(), self.read.reset_mem(), []
+        spk = x.new_zeros(x.shape[1], HIDDEN)
+        for step in x:
+            e, i = spk[:, : self.excite], spk[:, self.excite :]
+            if self.subtracted:
+                own = self.rec_e(e) - self.rec_i(i)
+            else:
+                own = e @ self.rec_e.weight.abs().T - i @ self.rec_i.weight.abs().T
+            spk, mem = self.lif(self.inp(step) + own, mem)
+            few, many = torch.split(step, [10, INPUTS - 10], dim=1)
+            current = self.few(few) + self.many(many) + self.out(spk[:, : self.excite])
+            spk2, mem2 = self.read(current, mem2)
+            recorded.append(spk2)
+        return torch.stack(recorded)
+
+
+class Columns(nn.Module):  # type: ignore[misc]
+    """Neurons that are written out, whose halves get currents of their own: from the input, and from each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        half = HIDDEN // 2
+        self.to_e, self.to_i = nn.Linear(INPUTS, half), nn.Linear(INPUTS, half)
+        self.ei, self.ie = (nn.Parameter(torch.randn(half, half) * 0.2) for _ in range(2))
+        self.out = nn.ModuleList(nn.Linear(half, CLASSES, bias=False) for _ in range(2))
+        self.neurons = nn.ModuleList([OwnNeuron(beta, True) for beta in (0.9, 0.95)])
+
+    def forward(self, x: Any) -> Any:
+        spk, made = x.new_zeros(x.shape[1], HIDDEN), []
+        for each in self.neurons:
+            each.mem = None
+        for step in x:
+            e, i = spk.chunk(2, 1)
+            current = torch.cat([self.to_e(step), self.to_i(step)], dim=1)
+            spk = self.neurons[0](current + torch.cat([i @ self.ie, e @ self.ei], 1))
+            halves = spk.chunk(2, -1)
+            made.append(self.neurons[1](self.out[0](halves[0]) - self.out[1](halves[1])))
+        for each in self.neurons:
+            each.mem = None
+        return torch.stack(made)
+
+
+class GatedSlices(nn.Module):  # type: ignore[misc]
+    """A gated cell, written out, that reads two slices of itself apart from its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inp, self.out = nn.Linear(INPUTS, 2 * HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.few, self.many = (nn.Linear(wide, 2 * HIDDEN, bias=False) for wide in (10, HIDDEN - 10))
+
+    def forward(self, x: Any) -> Any:
+        h = x.new_zeros(x.shape[1], HIDDEN)
+        for step in x:
+            z, n = self.inp(step).chunk(2, 1)
+            own_z, own_n = (self.few(h[:, :10]) + self.many(h[:, 10:])).chunk(2, 1)
+            z = torch.sigmoid(z + own_z)
+            h = z * h + (1 - z) * torch.tanh(n + own_n)
+        return self.out(h)
+
+
+class SlicesInTime(nn.Module):  # type: ignore[misc]
+    """Slices of all timesteps at once, and a read-out of one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inp, self.out = jelly.Linear(INPUTS, HIDDEN, step_mode="m"), nn.Linear(7, CLASSES)
+        self.one, self.other = nn.Linear(10, 12), nn.Linear(HIDDEN - 10, 12, bias=False)
+        self.first, self.last = (neuron.LIFNode(step_mode="m", detach_reset=True) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        spikes = self.first(self.inp(x))
+        spikes = self.last(self.one(spikes[..., :10]) - self.other(spikes.narrow(2, 10, HIDDEN - 10)))
+        return self.out(spikes[:, :, 5:]).mean(0)
+
+
 class OneMatrix(nn.Module):  # type: ignore[misc]
     """A recurrent layer as a cell of an RNN is often written: input and own spikes meet one matrix."""
 
@@ -1096,6 +1187,51 @@ class ReadOut(nn.Module):  # type: ignore[misc]
             spikes.append(spk)
         sent = torch.stack(spikes)
         return self.fc2(getattr(sent, self.of)(0)) if self.of else self.fc2(sent).mean(0)
+
+
+class SoftReadOut(nn.Module):  # type: ignore[misc]
+    """Code for SHD and SSC: a read-out that leaks, written out, and its softmax of every timestep, added up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.v = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN, bias=False)
+        self.read = nn.Linear(HIDDEN, CLASSES)
+        self.lif = snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        mem, out = self.lif.reset_mem(), 0
+        spk, u = x.new_zeros(x.shape[1], HIDDEN), x.new_zeros(x.shape[1], CLASSES)
+        for step in x:
+            spk, mem = self.lif(self.w(step) + self.v(spk), mem)
+            u = 0.9 * u + 0.1 * self.read(spk)
+            out += torch.nn.functional.softmax(u, dim=1)
+        return out
+
+
+class SoftMembrane(Loop):
+    """The mean over time of the softmax of potentials, and its logarithm of the softmax."""
+
+    def __init__(self) -> None:
+        super().__init__(_leaky(), _leaky(reset_mechanism="none"))
+        self.shares = nn.Softmax(dim=-1)
+
+    def forward(self, x: Any) -> Any:
+        return torch.log_softmax(self.shares(super().forward(x)[1]).mean(0), 1)
+
+
+class SoftCurrent(nn.Module):  # type: ignore[misc]
+    """A linear read-out whose softmax is averaged over time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.lif, self.read = nn.Linear(INPUTS, HIDDEN), _leaky(), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        mem, out = self.lif.reset_mem(), torch.zeros(x.shape[1], CLASSES, dtype=x.dtype)
+        for step in x:
+            spk, mem = self.lif(self.fc(step), mem)
+            out = out + self.read(spk).softmax(1)
+        return out / len(x)
 
 
 class ClassPopulations(Loop):
@@ -1636,6 +1772,11 @@ ZOO: dict[str, TorchNetwork] = {
     "Dale's law: exponential weights": TorchNetwork(make=lambda: Dale("exp"), judge=of_counts),
     "Dale's law: softplus weights": TorchNetwork(make=lambda: Dale("softplus"), judge=of_counts),
     "Dale's law: a mask of signs, and a parametrization": TorchNetwork(make=SignedRecurrence, judge=of_counts),
+    "slices of a layer: what inhibits is subtracted": TorchNetwork(make=Slices, judge=of_counts, scale=2.0),
+    "slices of a layer: absolute weights": TorchNetwork(make=lambda: Slices(False), judge=of_counts, scale=2.0),
+    "slices of a layer: halves that drive each other": TorchNetwork(make=Columns, judge=of_counts),
+    "slices of a layer: a gated cell": TorchNetwork(make=GatedSlices, loss="", judge=of_counts, scale=1.0),
+    "slices of a layer: spikingjelly, in time": TorchNetwork(make=SlicesInTime, loss="", judge=of_counts, scale=5.0),
     "currents times numbers": TorchNetwork(make=Scaled, judge=of_counts, sample=(2, 6, 6), scale=1.0),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
     "norse recurrent": TorchNetwork(
@@ -1738,6 +1879,11 @@ ZOO: dict[str, TorchNetwork] = {
     "neurons written out: one learned number for a layer": TorchNetwork(
         make=OwnTau, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
     ),
+    "a softmax of every timestep, added up": TorchNetwork(make=SoftReadOut, loss="", judge=of_counts, scale=2.0),
+    "a softmax of every timestep, its mean": TorchNetwork(
+        make=SoftMembrane, loss="", judge=torch.nn.functional.nll_loss
+    ),
+    "a softmax of currents, its mean": TorchNetwork(make=SoftCurrent, loss="", judge=of_counts),
     "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(""), loss="", judge=of_counts),
     "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut("mean"), loss="", judge=of_counts),
     "a linear read-out of counts": TorchNetwork(make=lambda: ReadOut("sum"), loss="", judge=of_counts),
@@ -1811,9 +1957,10 @@ def in_time(network: TorchNetwork, given: Any) -> Any:
 
 
 def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray, norm: str = "") -> np.ndarray:
-    """A gradient of the module's, [rows, columns] as the array `mine` lies; norm "-": of what is subtracted."""
+    """A gradient of the module's, [rows, columns] as the array `mine` lies; norm ends with "-": of what is
+    subtracted."""
     laid = (values.reshape(len(values), -1).T if transposed and values.ndim else values).reshape(-1, mine.shape[1])
-    return -laid if norm == "-" else laid
+    return -laid if norm.endswith("-") else laid
 
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:

@@ -105,6 +105,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "network.output": "membrane", "training.reading": "every", "network.neurons_per_class": 2,
     },
     "membrane, sum": {"network.output": "membrane", "training.reading": "sum"},
+    "membrane, softmax": {"network.output": "membrane", "training.reading": "softmax"},
     "dense, lif mask": {**DENSE, "network.reset_gradient": "mask"},
     "dense, synaptic, segments": {**LEAVE_OUT, **COPIES, "network.neuron": "synaptic", "mapping.stash": "every:2"},
     "dense, last": {**DENSE, "training.reading": "last"},

@@ -159,6 +159,46 @@ def highest(u, scores, start, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _softmax(row, shares):  # type: ignore[no-untyped-def]
+    """shares = the softmax of a row of potentials."""
+    best, mass = row[0], 0.0
+    for c in range(len(row)):
+        best = max(best, row[c])
+    for c in range(len(row)):
+        shares[c] = math.exp(row[c] - best)
+        mass += shares[c]
+    for c in range(len(row)):
+        shares[c] /= mass
+
+
+@compiled
+def add_shares(u, scores, sample):  # type: ignore[no-untyped-def]
+    """scores[b] = sum of the softmax of u[t, b] over the timesteps."""
+    shares, total = np.zeros(u.shape[2], np.float64), np.zeros(u.shape[2], np.float64)
+    for i in range(len(sample)):
+        total[:] = 0
+        for t in range(u.shape[0]):
+            _softmax(u[t, sample[i]], shares)
+            total += shares
+        scores[sample[i]] = total
+
+
+@compiled
+def give_shares(gradient, u, du, sample):  # type: ignore[no-untyped-def]
+    """du[t, b] = gradient[b] through the softmax of u[t, b]."""
+    shares = np.zeros(u.shape[2], np.float64)
+    for i in range(len(sample)):
+        b = sample[i]
+        for t in range(u.shape[0]):
+            _softmax(u[t, b], shares)
+            mean = 0.0
+            for c in range(len(shares)):
+                mean += shares[c] * gradient[b, c]
+            for c in range(len(shares)):
+                du[t, b, c] = shares[c] * (gradient[b, c] - mean)
+
+
+@compiled
 def spread_timesteps(gradient, du, start, stop, factor):  # type: ignore[no-untyped-def]
     """du[t] = factor * gradient at every timestep."""
     for t in range(du.shape[0]):

@@ -317,8 +317,9 @@ class TrainingRecipe(Section):
     loss: Literal["cross_entropy", "mean_squared_error"] = "cross_entropy"
     """The cross-entropy of what `reading` takes from the output, or the mean squared error of spike counts; mean over
     the batch."""
-    reading: Literal["sum", "mean", "last", "max", "every"] = "sum"
-    """What is read of the output's spikes or potentials over the timesteps; 'every': a loss of every timestep."""
+    reading: Literal["sum", "mean", "last", "max", "softmax", "every"] = "sum"
+    """What is read of the output's spikes or potentials over the timesteps; 'softmax': the sum of a softmax of every
+    timestep's potentials; 'every': a loss of every timestep."""
     over_timesteps: Literal["sum", "mean"] = "sum"
     """Whether the losses of every timestep (reading 'every') are added up or averaged."""
     correct_rate: float = Field(default=1.0, ge=0, le=1)
