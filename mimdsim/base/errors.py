@@ -18,7 +18,9 @@ GENERATED = "<string>"  # the file of methods that dataclasses make
 PACKAGE = Path(__file__).resolve().parents[1]
 MOST_PROBLEMS = 10  # of one description listed in a message
 FULL = (errno.ENOSPC, errno.EDQUOT)
-MACHINE_FAILURES = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+MACHINE_FAILURES = (
+    *FULL, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+)  # fmt: skip
 
 
 class MimdsimError(Exception):
@@ -75,7 +77,12 @@ class NotAFile(OSError):
 
 def of_the_machine(failure: BaseException) -> bool:
     """Whether a failure comes from the computer: its disks, its permissions, where output goes."""
-    return isinstance(failure, OSError) and failure.errno in MACHINE_FAILURES
+    return isinstance(failure, OSError) and (failure.errno in MACHINE_FAILURES or no_temporary_folder(failure))
+
+
+def no_temporary_folder(failure: OSError) -> bool:
+    """Whether nothing can be written where temporary files go: that is the one file not found that has no name."""
+    return failure.errno == errno.ENOENT and failure.filename is None
 
 
 def cannot_write(path: object, problem: OSError) -> MimdsimError:

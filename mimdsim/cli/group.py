@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from mimdsim.base.console import RAISE, Bars, internal_error_text, say
-from mimdsim.base.errors import AS_CHANGED, MimdsimError, cannot_write, of_the_machine
+from mimdsim.base.errors import AS_CHANGED, MimdsimError, cannot_write, no_temporary_folder, of_the_machine
 from mimdsim.base.modules import PACKAGE
 from mimdsim.base.out_of_memory import lacks_memory, out_of_memory_text, watch_memory
 
@@ -31,6 +31,7 @@ class Commands(click.Group):
         if sys.platform == "win32":
             say("mimdsim: runs on Linux; on Windows, use it in WSL", err=True)
             sys.exit(2)
+        _open_streams()
         gc.set_threshold(FEW_COLLECTIONS)
         watch_memory()
         atexit.register(gc.freeze)  # at its end Python would look once more, through all that it then gives up
@@ -74,6 +75,18 @@ class Commands(click.Group):
             context.exit(OUR_FAILURE)
 
 
+def _open_streams() -> None:
+    """Open what was closed when the command began, as a shell's `2>&-` does: else Python has no such stream, and the
+    next file that is opened takes its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
+
+
 def _has_working_folder() -> bool:
     try:
         return bool(os.getcwd())
@@ -84,6 +97,8 @@ def _has_working_folder() -> bool:
 def _said(problem: MimdsimError | OSError) -> str:
     if isinstance(problem, MimdsimError):
         return str(problem)
+    if no_temporary_folder(problem):
+        return f"{problem.strerror}; free some space, or set TMPDIR to a folder that can be written"
     return str(cannot_write(problem.filename or "what is printed here", problem))
 
 
@@ -91,6 +106,6 @@ def _give_up_output() -> None:
     """Discard buffered output, so that flushing it at exit does not fail again."""
     try:
         sys.stdout.flush()
-    except (OSError, AttributeError):  # None if it was closed from the start
-        with contextlib.suppress(OSError, AttributeError):  # no file descriptor
+    except OSError:
+        with contextlib.suppress(OSError):  # no file descriptor
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

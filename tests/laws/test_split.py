@@ -221,6 +221,9 @@ def test_a_split_that_is_too_large_says_so() -> None:
     split = {"hidden0": Split(batch=3, inputs=3, neurons=5)}
     with pytest.raises(DoesNotFit, match=r"the parts of mapping.split need at least 47 tiles"):
         compiled(small_network(), tiles=40, options=MappingOptions(split=split))
+    for chips in (2, 2**62):
+        with pytest.raises(DoesNotFit, match=rf"split.hidden0.chips = {chips} and the machine has 1 chip: lower it"):
+            compiled(small_network(), options=MappingOptions(split={"hidden0": Split(chips=chips)}))
     network = small_network()
     with pytest.raises(MappingError, match="takes no parts of the weights of a neuron"):
         compiled(network, options=MappingOptions(split=split, spike_exchange="dense"))

@@ -4,6 +4,7 @@ result."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import signal
@@ -257,6 +258,37 @@ def test_a_reader_that_has_seen_enough_ends_the_command() -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["0", "2", "12", "012"])
+def test_a_command_works_with_closed_streams(closed: str) -> None:
+    """As of `mimdsim ... 2>&-`: Python then has no sys.stderr."""
+    before = f"import os; [os.close(number) for number in {[int(one) for one in closed]}]; "
+    script = f"import sys; os.execv(sys.executable, [sys.executable, '-m', 'mimdsim', *{['check', 'digits', 'bow']}])"
+    done = subprocess.run([sys.executable, "-c", before + script], cwd=ROOT, stdout=subprocess.PIPE, check=False)
+    assert done.returncode == 0
+    assert (b"a training step" in done.stdout) == ("1" not in closed)
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (OSError(errno.EFBIG, "File too large", "a"), "a: cannot be written (File too large); choose another place"),
+        (
+            FileNotFoundError(errno.ENOENT, "No usable temporary directory found"),
+            "found; free some space, or set TMPDIR",
+        ),
+    ],
+)
+def test_a_file_that_may_grow_no_more_and_no_place_for_temporary_ones_are_said(
+    monkeypatch: pytest.MonkeyPatch, failure: OSError, said: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("mimdsim.api.place", full)
+    assert said in mimdsim("place", "digits", "tiny", code=2)
 
 
 def test_a_working_folder_that_is_gone_is_said(tmp_path: Path) -> None:

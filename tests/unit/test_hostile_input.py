@@ -214,3 +214,19 @@ def test_a_file_may_be_as_long_as_its_bound_and_no_longer(tmp_path: Path) -> Non
 def test_a_boolean_among_numbers_is_no_number(key: str, value: Any) -> None:
     with pytest.raises(DescriptionError, match="holds a boolean; numbers are needed"):
         load_workload("digits", {key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("network.surrogate_slope", 1e39),
+        ("network.surrogate_slope", [1.0, 1.0, 1e39]),
+        ("training.weight_scale", "1e300"),
+        ("training.weight_offset", -1e39),
+        ("training.largest_gradient_norm", 1e308),
+        ("training.optimiser_parameters", {"epsilon": 1e39}),
+    ],
+)
+def test_a_number_that_a_training_would_take_for_infinite_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(DescriptionError, match=r"must be at most 3\.4e\+38 in size, as float32 holds it"):
+        load_workload("digits", {key: value})

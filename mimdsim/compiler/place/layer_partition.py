@@ -38,8 +38,9 @@ def grid_of(width: int, split: Split, per_tile: int) -> Grid:
     return Grid(copies=split.batch, fan_in_parts=split.inputs, edges=edges, chips=split.chips)
 
 
-def splits_of(network: SpikingNetwork, options: MappingOptions) -> list[Split]:
-    """Of every layer; raises MappingError for layers that do not exist and for more parts than there is to share."""
+def splits_of(network: SpikingNetwork, options: MappingOptions, chips: int) -> list[Split]:
+    """Of every layer; raises MappingError for layers that do not exist and for more parts than there is to share, and
+    DoesNotFit for more chips than there are."""
     names = [layer.name for layer in network.layers]
     if options.state_gradient == "per_batch" and any(split.batch > 1 for split in options.split.values()):
         raise MappingError(
@@ -64,6 +65,11 @@ def splits_of(network: SpikingNetwork, options: MappingOptions) -> list[Split]:
             parts = getattr(split, key)
             if parts > of:
                 raise MappingError(f"mapping.split.{name}.{key}: {parts} parts of {of} {what}; take at most {of}")
+        if split.chips > chips:
+            raise DoesNotFit(
+                f"mapping.split.{name}.chips = {split.chips} and the machine has {counted(chips, 'chip')}: lower it, "
+                "or raise links.chips"
+            )
     return [options.split.get(name, Split()) for name in names]
 
 

@@ -146,7 +146,7 @@ def place(
     _check_ids(network, options)
     widths = [layer.neurons for layer in network.layers]
     room = room_of(tiles, chips, options)
-    splits = splits_of(network, options)
+    splits = splits_of(network, options, chips)
     per_tile = neurons_per_tile(widths, splits, room, chips, options)
     grids = [grid_of(width, split, per_tile) for width, split in zip(widths, splits, strict=True)]
     dealt = dealt_tiles(grids, room, chips, options.reserved_tiles)

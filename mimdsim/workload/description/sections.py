@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.base.schema import OneOrMore, Section
@@ -16,6 +16,7 @@ from mimdsim.graph.sources import source_of
 from mimdsim.numerics.optimisers import OPTIMISERS
 
 MAX_NEURONS = 1 << 24
+MOST_FLOAT32 = 3.4e38
 MAX_LAYERS = 256
 MAX_SAMPLES = 1 << 31
 MOST_TRAINING_STEPS = 1 << 27  # the most that a checkpoint can count
@@ -173,7 +174,19 @@ class CellKeys(Section):
     """The learned parameters that are one number for the layer."""
 
 
-class Network(Section):
+class Trained(Section):
+    """A section whose numbers enter a training, which computes in float32."""
+
+    @field_validator("*")
+    @classmethod
+    def _fits(cls, value: Any) -> Any:
+        given = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+        if any(isinstance(each, float) and abs(each) > MOST_FLOAT32 for each in given):
+            raise ValueError(f"must be at most {MOST_FLOAT32:.1e} in size, as float32 holds it")
+        return value
+
+
+class Network(Trained):
     """Layers of spiking neurons, named hidden0, hidden1, ... and output, which has one neuron per class.
 
     Keys that take a list take one value for all layers or a list with one per layer, output layer last.
@@ -309,7 +322,7 @@ def _one_of(names: Iterable[str]) -> str:
     return " or ".join(f'"{name}"' for name in names)
 
 
-class TrainingRecipe(Section):
+class TrainingRecipe(Trained):
     """Initial weights, their updates, and the loss."""
 
     batch: int = Field(gt=0, le=65_536)
