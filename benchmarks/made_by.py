@@ -35,8 +35,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.files import write_atomically
-from mimdsim.base.identity import digest_of, meaning
+from mimdsim.base.files import digest_of, write_atomically
+from mimdsim.base.identity import meaning
 from mimdsim.graph import training_graph
 from mimdsim.pipeline import compile_workload, open_data, retime, time_on_gpus, train_workload
 from mimdsim.pipeline.overrides import load_gpu, load_tiled

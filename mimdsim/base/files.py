@@ -193,6 +193,11 @@ def folders_to_write(*paths: Path) -> Iterator[None]:
         raise
 
 
+def digest_of(value: object) -> str:
+    """sha256 of a value that JSON can hold."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def dump_json(value: Any) -> str:
     """JSON with sorted keys and a final newline, so that equal values are equal bytes."""
     return json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n"

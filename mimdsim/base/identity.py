@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import stat
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from mimdsim.base.checksummed import read_sealed_json, write_sealed_json
 from mimdsim.base.errors import PACKAGE, DataFileError, MimdsimError
-from mimdsim.base.files import open_regular
+from mimdsim.base.files import digest_of, open_regular
 
 SAYS = ("cli", "report", "checking", "validation")  # packages that no result comes from
 DECIDE_TOO = ("numpy", "numba", "llvmlite")
@@ -59,11 +58,6 @@ class Input:
         if len(self.files) > MOST_FILES or not self.files:
             return {self.name: self.sha256}
         return {f"{self.name}/{name}" if name else self.name: known for name, known in self.files.items()}
-
-
-def digest_of(value: object) -> str:
-    """sha256 of a value that JSON can hold."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def input_of(key: str, path: str, files: Iterable[tuple[str, Path]]) -> Input:

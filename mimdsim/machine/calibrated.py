@@ -33,8 +33,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, suggest
-from mimdsim.base.files import write_atomically
-from mimdsim.base.identity import digest_of
+from mimdsim.base.files import digest_of, write_atomically
 from mimdsim.base.residuals import FEWEST_ROWS
 from mimdsim.base.schema import Section, SourcedSection, build, read_toml, toml_value
 from mimdsim.base.search_path import PathText

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.base.files import with_home
-from mimdsim.base.identity import Input, by_file, changed_files, digest_of, file_digest, input_of
+from mimdsim.base.files import digest_of, with_home
+from mimdsim.base.identity import Input, by_file, changed_files, file_digest, input_of
 from mimdsim.base.search_path import own_folder
 from mimdsim.execution import UNKNOWN_CODE, TrainingLog
 from mimdsim.machine import GpuMachine, MimdMachine, description_files

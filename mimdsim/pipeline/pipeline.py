@@ -13,7 +13,8 @@ import numpy as np
 from mimdsim.base import __version__
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError
-from mimdsim.base.identity import Input, code_digest, digest_of
+from mimdsim.base.files import digest_of
+from mimdsim.base.identity import Input, code_digest
 from mimdsim.base.processes import Background
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import (

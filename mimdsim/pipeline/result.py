@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.identity import digest_of
+from mimdsim.base.files import digest_of
 from mimdsim.base.processes import Background
 from mimdsim.base.schema import dotted_changes
 from mimdsim.compiler import Compiled, compile_graph

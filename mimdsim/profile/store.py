@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from mimdsim.base.errors import DataFileError, near, shortened
-from mimdsim.base.files import dump_json, parse_json, read_bounded_text, write_atomically
-from mimdsim.base.identity import digest_of
+from mimdsim.base.files import digest_of, dump_json, parse_json, read_bounded_text, write_atomically
 from mimdsim.base.units import counted
 from mimdsim.profile.records import OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
 from mimdsim.profile.validate import contradictions

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
-from mimdsim.base.identity import Input, by_file, changed_files, code_digest, digest_of
+from mimdsim.base.files import digest_of
+from mimdsim.base.identity import Input, by_file, changed_files, code_digest
 from mimdsim.base.units import counted
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.machine.calibrated import machine_digest

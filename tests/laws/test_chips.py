@@ -247,7 +247,7 @@ def test_a_relay_that_passes_on_what_a_chip_does_not_have_is_refused() -> None:
 
 def test_layers_on_more_chips_than_there_are_do_not_fit() -> None:
     network = small_network((24, 16, 4), batch=4, capacities=(8, 4))
-    with pytest.raises(DoesNotFit, match="on 2 chips"):
+    with pytest.raises(DoesNotFit, match="chips = 3 and the machine has 2 chips"):
         compiled(network, 2, 60, split={"hidden0": Split(batch=4, neurons=1, chips=3)})
 
 

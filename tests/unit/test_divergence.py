@@ -17,7 +17,7 @@ from mimdsim.execution import Executor
 from mimdsim.execution.checkpoint import Checkpoints
 from mimdsim.execution.engines import Diverged, refuse_diverged
 
-DIVERGING = ["training.weight_scale=30", "data.activity=0.3", "training.optimiser=sgd", "training.learning_rate=1e300"]
+DIVERGING = ["training.weight_scale=30", "data.activity=0.3", "training.optimiser=sgd", "training.learning_rate=3e38"]
 
 
 @pytest.mark.first(1)
@@ -25,6 +25,7 @@ DIVERGING = ["training.weight_scale=30", "data.activity=0.3", "training.optimise
 def test_a_run_that_diverges_ends_by_name_and_writes_nothing(tmp_path: Path, engine: str) -> None:
     chosen = [*DIVERGING, "data.source=random", "data.timesteps=4", "data.train_samples=48", "training.batch=8"]
     chosen += [f"training.engine={engine}", "training.epochs=2"]
+    chosen.append("training.logit_scale=1e38")
     words = ["run", "digits", "bow", "--gpu", "none", "--out", str(tmp_path / "out")]
     words += ["--checkpoint", str(tmp_path / "out" / "training.npz")]
     result = CliRunner().invoke(main, words + [word for change in chosen for word in ("--set", change)])
