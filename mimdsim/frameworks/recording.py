@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mimdsim.frameworks.arithmetic import ADD, SUBTRACT, TIMES, arithmetic, constant_of, step_of
+from mimdsim.frameworks.arithmetic import ADD, BINARY, SUBTRACT, TIMES, arithmetic, constant_of, step_of
 from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
@@ -41,6 +41,7 @@ from mimdsim.frameworks.origins import (
     Product,
     Read,
     Scaled,
+    Slice,
     Step,
     Sum,
     added_up,
@@ -82,6 +83,7 @@ DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
 _F = torch.nn.functional
 DROPOUTS = {_F.dropout: "neuron", _F.dropout1d: "plane", _F.dropout2d: "plane"}  # and what is left out
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
+FAR = 8  # operations from spikes to the states that they come of
 COMPLEMENTS = {"__rsub__", "rsub"}
 
 
@@ -433,6 +435,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if not any(isinstance(operand, (Made, Read)) for operand in operands):
             return None
         factor = kwargs.get("alpha", kwargs.get("value", 1))
+        sign = BINARY.get(name.removesuffix("_") if name[-2:] != "__" else name, "")
+        if factor == 1 and sign in (ADD, SUBTRACT) and (together := self._together(sign, *operands)) is not None:
+            self._name(args)
+            return together
         limits = [
             self._operand(given) if (given := kwargs.get(key, kwargs.get(f"{key}_val"))) is not None else None
             for key in ("min", "max")
@@ -447,6 +453,27 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._name(args)
         cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
         return make("detach", found) if cut else found
+
+    def _together(self, sign: str, made: Any, read: Any) -> Made | None:
+        """(M + R) - S as M + (R - S), of two currents that are both of the layer's own spikes or both of others."""
+        if not isinstance(made, Made) or made.op not in (ADD, SUBTRACT) or not isinstance(read, Read):
+            return None
+        for at, each in enumerate(made.args):
+            own = made.op if at else ADD
+            found: Made | Read | None = None
+            if isinstance(each, Made):
+                found = self._together(sign if own == ADD else _other(sign), each, read)
+            elif isinstance(each, Read) and each.tensor.shape == read.tensor.shape:
+                both = (_is_own(each, made), _is_own(read, made))
+                more = read.of if sign == own else minus(read.of)
+                if both[0] is both[1] is not None and more is not None:
+                    parts = [part for of in (each.of, more) for part in (of.parts if isinstance(of, Sum) else (of,))]
+                    added = read.tensor if sign == own else -read.tensor
+                    found = Read(of=Sum(parts=tuple(parts)), tensor=each.tensor + added)
+            if found is not None:
+                args = (*made.args[:at], found, *made.args[at + 1 :])
+                return self._made(made.by, made.op, *args)
+        return None
 
     def _made(self, by: str, op: str, *args: Any, step: Step | None = None) -> Made:
         made = Made(by=by, op=op, args=args, number=len(self.seen.made), tensor=None, step=step)
@@ -644,6 +671,31 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             raise refusal(f"{where} pools a product with '{of.weight}'; pools of convolutions, and of spikes, can run")
         _check_same(where, convolution.made, planes)
         return replace(of, convolution=replace(convolution, after=pool))
+
+
+def _other(sign: str) -> str:
+    return SUBTRACT if sign == ADD else ADD
+
+
+def _is_own(read: Read, made: Made) -> bool | None:
+    """Whether a current is of spikes that come of the same states as `made`; None for what is no current, and of states
+    before the first timestep."""
+    bases: list[Any] = [feed.product.of for feed in feeds_of(read.of)] if isinstance(read.of, Currents) else []
+    while any(isinstance(of, (Slice, Dropped, Scaled)) for of in bases):
+        bases = [of.of if isinstance(of, (Slice, Dropped, Scaled)) else of for of in bases]
+    if not bases or any(isinstance(of, FunctionResult) for of in bases):
+        return None
+    near = _made_of(made)
+    return any(isinstance(of, Made) and not near.isdisjoint(_made_of(of)) for of in bases)
+
+
+def _made_of(made: Made) -> set[int]:
+    """The numbers of what it is made of, a few operations back."""
+    found, last = {made.number}, [made]
+    for _ in range(FAR):
+        last = [each for one in last for each in one.args if isinstance(each, Made) and each.number not in found]
+        found |= {each.number for each in last}
+    return found
 
 
 def _check_tied(module: torch.nn.Module) -> None:

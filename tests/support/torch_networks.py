@@ -294,6 +294,36 @@ class OwnNeurons(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class OneByOne(nn.Module):  # type: ignore[misc]
+    """Currents that are added to the potential one by one: of the input, of slices of the layer, of layers before."""
+
+    def __init__(self, excite: int = HIDDEN * 3 // 4) -> None:
+        super().__init__()
+        self.excite = excite
+        self.first, self.second, self.skip = (nn.Linear(wide, HIDDEN) for wide in (INPUTS, HIDDEN, INPUTS))
+        self.e, self.i, self.own = (nn.Linear(wide, HIDDEN, bias=False) for wide in (excite, HIDDEN - excite, HIDDEN))
+        self.read = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        v, u, z, s = (torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype) for _ in range(4))
+        out, spike = [], SurrogateSpike.apply
+        for step in x:
+            v = (
+                0.9 * v * (1 - z.detach())
+                + self.first(step)
+                + self.e(z[:, : self.excite])
+                - self.i(z[:, self.excite :])
+            )
+            z = spike(v - 1.0)
+            u = 0.8 * u
+            u += self.skip(step)
+            u -= self.own(s)
+            u += self.second(z)
+            s = spike(u - 1.0)
+            out.append(self.read(s))
+        return torch.stack(out).mean(0)
+
+
 class ResidualStream(nn.Module):  # type: ignore[misc]
     """Layers, written out, that add their spikes to a stream, which the next reads; one adds those of before, too."""
 
@@ -1905,6 +1935,7 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "neurons written out: modules": TorchNetwork(make=OwnNeurons, judge=of_counts, scale=4.0),
     "neurons written out: a residual stream": TorchNetwork(make=ResidualStream, judge=of_counts, scale=3.0),
+    "neurons written out: currents one by one": TorchNetwork(make=OneByOne, loss="", judge=of_counts, scale=1.5),
     "neurons written out: gradients through resets": TorchNetwork(
         make=lambda: OwnNeurons(detached=False), judge=of_counts, scale=4.0
     ),
