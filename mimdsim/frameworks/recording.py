@@ -83,7 +83,7 @@ DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
 _F = torch.nn.functional
 DROPOUTS = {_F.dropout: "neuron", _F.dropout1d: "plane", _F.dropout2d: "plane"}  # and what is left out
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
-FAR = 8  # operations from spikes to the states that they come of
+FAR = 12  # operations from spikes to the states that they come of
 COMPLEMENTS = {"__rsub__", "rsub"}
 
 
@@ -464,9 +464,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if isinstance(each, Made):
                 found = self._together(sign if own == ADD else _other(sign), each, read)
             elif isinstance(each, Read) and each.tensor.shape == read.tensor.shape:
-                both = (_is_own(each, made), _is_own(read, made))
+                alike = _calls_of(each) == _calls_of(read) and _is_own(each, made) is _is_own(read, made) is not None
                 more = read.of if sign == own else minus(read.of)
-                if both[0] is both[1] is not None and more is not None:
+                if alike and more is not None:
                     parts = [part for of in (each.of, more) for part in (of.parts if isinstance(of, Sum) else (of,))]
                     added = read.tensor if sign == own else -read.tensor
                     found = Read(of=Sum(parts=tuple(parts)), tensor=each.tensor + added)
@@ -675,6 +675,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
 def _other(sign: str) -> str:
     return SUBTRACT if sign == ADD else ADD
+
+
+def _calls_of(read: Read) -> set[int]:
+    """In which timesteps a current is made."""
+    return {feed.product.call for feed in feeds_of(read.of)} if isinstance(read.of, Currents) else set()
 
 
 def _is_own(read: Read, made: Made) -> bool | None:
