@@ -151,12 +151,24 @@ def test_nothing_is_dropped_and_it_runs() -> None:
         ([(np.ones((2, 4, 3)), [0, 1, 1])], {"time_axis": 1}, "2 samples and 3 labels"),
         ([("text", 0)], {}, "neither columns nor an array of spikes"),
         ([(recording(0), 0)], {"sensor": SENSOR, "time_unit": "h"}, "time_unit 'h' is none of us, ms, s"),
+        ([(recording(0), 0)], {"sensor": "abc"}, "sensor is 'abc'; give (width, height, polarities)"),
+        ([(recording(0), 0)], {"sensor": (4, np.nan, 2)}, "give (width, height, polarities)"),
+        ([(recording(0), 0)], {"sensor": SENSOR, "bin_seconds": np.inf}, "bin_seconds inf is no width of a timestep"),
+        ([(recording(0), 0)], {"sensor": SENSOR, "bin_seconds": np.nan}, "bin_seconds nan is no width of a timestep"),
+        ([(recording(0, x=7), 0)], {"sensor": SENSOR}, "(sample 0): 7 is outside 0 to 3"),
+        ([({"t": [1], "unit": [9]}, 0)], {"inputs": 4}, "(sample 0): 9 is outside 0 to 3"),
     ],
 )
 def test_what_is_not_understood_is_refused(samples: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises(MimdsimError) as refusal:
         mimdsim.from_events(samples, **options)
     assert said in str(refusal.value)
+
+
+def test_a_sample_of_empty_lists_is_silent() -> None:
+    samples = [({"t": [], "unit": []}, 0), ({"t": [1], "unit": [2]}, 1)] * 8
+    workload = mimdsim.from_events(samples, inputs=4)
+    assert (spikes_of(workload).sum(), spikes_of(workload, 1).sum()) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
 from mimdsim.base.files import folder_to_make, read_bounded_text, write_atomically
 from mimdsim.base.schema import toml_text
+from mimdsim.workload.data.event_file import EventFile, sensor_of
 from mimdsim.workload.description.workload import Workload, load_workload
 
 Ints = npt.NDArray[np.int64]
@@ -30,6 +31,7 @@ NAMES = {  # of columns, as data sets and programs call them
 }
 MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}  # of a unit of time
 DENSE_BIN_SECONDS = 1e-3  # of a timestep of arrays, which have no clock
+SHORTEST_BIN_SECONDS, LONGEST_BIN_SECONDS = 1e-6, 1e6  # event files count microseconds, up to this many seconds
 FILE, DESCRIPTION = "events.npz", "events.toml"
 MOST_CSV_BYTES = 1 << 30
 DEFAULT_HIDDEN = 256
@@ -80,7 +82,10 @@ def from_events(
     if time_unit and time_unit not in MICROSECONDS:
         raise _refused(f"time_unit '{shortened(time_unit)}' is none of {', '.join(MICROSECONDS)}")
     sensor = sensor or getattr(train, "sensor_size", None)  # data sets of tonic say it
-    sensor = None if sensor is None else tuple(int(number) for number in sensor)
+    sensor = None if sensor is None else _sides(sensor)
+    if bin_seconds and not SHORTEST_BIN_SECONDS <= bin_seconds <= LONGEST_BIN_SECONDS:
+        most = f"{SHORTEST_BIN_SECONDS:g} to {LONGEST_BIN_SECONDS:g} s"
+        raise _refused(f"bin_seconds {bin_seconds} is no width of a timestep: give {most}")
     reading = _Reading(time_unit, time_axis, polarities=sensor[-1] if sensor is not None else 0)
     subsets = [[*reading.recordings(part)] for part in (train, test) if part is not None]
     if not subsets[0]:
@@ -109,7 +114,20 @@ def from_events(
     }
     path = folder / DESCRIPTION
     write_atomically(path, toml_text(table, comment="Made by mimdsim.from_events; edit freely."))
-    return load_workload(path, dict(changes or {}))
+    made = load_workload(path, dict(changes or {}))
+    described = load_workload(path).data
+    with EventFile(folder / FILE, sensor=sensor_of(described), classes=described.classes) as file:
+        for _ in file.samples(range(file.labels.size)):  # refuses what lies outside of sensor, inputs and classes
+            pass
+    return made
+
+
+def _sides(sensor: Any) -> tuple[int, ...]:
+    try:
+        width, height, polarities = (int(number) for number in sensor)
+    except (TypeError, ValueError, OverflowError):
+        raise _refused(f"sensor is {shortened(repr(sensor))}; give (width, height, polarities)") from None
+    return width, height, polarities
 
 
 def _refused(problem: str) -> DescriptionError:
@@ -170,7 +188,7 @@ class _Reading:
     def _microseconds(self, t: npt.NDArray[Any], where: str) -> Ints:
         if t.ndim != 1 or t.dtype.kind not in "iuf":
             raise _refused(f"{where}: t is {t.dtype}{list(t.shape)}, not a column of numbers")
-        if t.dtype.kind == "f" and not self.time_unit:
+        if t.dtype.kind == "f" and t.size and not self.time_unit:
             raise _refused(f"{where}: times are {t.dtype}, whose unit nothing says; give time_unit='s', 'ms' or 'us'")
         # half-precision times would overflow in microseconds
         scaled = t.astype(np.float64) * MICROSECONDS[self.time_unit or "us"]
@@ -225,7 +243,8 @@ class _Reading:
         sample, label = (_whole(table[name], f"{path}, column '{name}'") for name in ("sample", "label"))
         times = next((name for name in NAMES["t"] if name in table), None)
         if times is not None and not self.time_unit and (table[times] == np.rint(table[times])).all():
-            table[times] = table[times].astype(np.int64)  # whole numbers are microseconds
+            with np.errstate(invalid="ignore"):  # what is too large becomes negative, and is refused as that
+                table[times] = table[times].astype(np.int64)  # whole numbers are microseconds
         for number in np.unique(sample):
             mine = sample == number
             if len(set(label[mine].tolist())) > 1:
