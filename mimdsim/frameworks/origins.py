@@ -394,7 +394,8 @@ def undropped(of: Origin) -> tuple[Origin, Dropout | None]:
 
 def votes_in(origin: Origin | None) -> int:
     """How many adjacent outputs make one of these."""
-    return max([origin.votes, *map(votes_in, origin.of)]) if isinstance(origin, FunctionResult) else 1
+    through = parts_of(origin) if isinstance(origin, (FunctionResult, Sum)) else ()
+    return max([getattr(origin, "votes", 1), *map(votes_in, through)])
 
 
 def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:

@@ -292,7 +292,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if number and name in DIVIDES else name
         divisor = (1 / number if name in MASKS else number) if number > 0 else 1.0
-        times = None if kwargs else self._times(by, args, made, divisor)
+        times = self._times(by, args, made, divisor) if by in MASKS | DIVIDES and not kwargs else None
         self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor))
 
     def _voted(self, by: str, args: Any, kwargs: Any, known: list[Origin]) -> FunctionResult | None:
@@ -401,7 +401,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if of is None or not isinstance(number, float) or not number or self._is_cut(args, made):
             return None
         read = of.of if isinstance(of, Dropped) else of
-        if by not in MASKS | DIVIDES or not _are_spikes(read) or made.shape != args[0].shape:
+        if not _are_spikes(read) or made.shape != args[0].shape:
             return None
         return Scaled(by=by, of=(of,), divisor=divisor, factor=number if by in MASKS else 1 / number)
 

@@ -181,3 +181,32 @@ def test_timesteps_that_are_left_out_are_found_where_nobody_fires(how: str) -> N
     spikes[:5] = 0.0
     with pytest.raises(DescriptionError, match=r"timesteps left out|goes through 'a slice'"):
         frameworks.from_torch(module, spikes)
+
+
+def test_votes_that_a_loop_adds_up_are_votes() -> None:
+    """As SpikingJelly's tutorials average what a network sends."""
+
+    class AddsUp(nn.Sequential):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            rate = 0.0
+            for step in x:
+                rate = rate + super().forward(step)
+            return rate / len(x)
+
+    module, spikes, _ = zoo.example(
+        zoo.TorchNetwork(
+            make=lambda: AddsUp(
+                zoo.nn.Linear(zoo.INPUTS, 12), zoo.neuron.LIFNode(tau=2.0), zoo.nn.Linear(12, 12), zoo.neuron.LIFNode(tau=2.0),
+                zoo.jelly.VotingLayer(2),
+            ),
+            judge=zoo.of_counts, scale=3.0,
+        )
+    )  # fmt: skip
+    workload = frameworks.from_torch(module, spikes)
+    assert (workload.network.neurons_per_class, workload.training.reading) == (2, "sum")
+    assert workload.training.logit_scale == pytest.approx(0.5 / zoo.TIMESTEPS)
+
+
+def test_the_highest_along_an_axis_by_its_number() -> None:
+    module, spikes, _ = given(lambda out: torch.stack(out, 1).max(1)[0], reset="none")
+    assert frameworks.from_torch(module, spikes).training.reading == "max"
