@@ -186,7 +186,7 @@ def test_timesteps_that_are_left_out_are_found_where_nobody_fires(how: str) -> N
 def test_votes_that_a_loop_adds_up_are_votes() -> None:
     """As SpikingJelly's tutorials average what a network sends."""
 
-    class AddsUp(nn.Sequential):  # type: ignore[misc, name-defined]
+    class AddsUp(zoo.nn.Sequential):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:
             rate = 0.0
             for step in x:
@@ -196,8 +196,8 @@ def test_votes_that_a_loop_adds_up_are_votes() -> None:
     module, spikes, _ = zoo.example(
         zoo.TorchNetwork(
             make=lambda: AddsUp(
-                zoo.nn.Linear(zoo.INPUTS, 12), zoo.neuron.LIFNode(tau=2.0), zoo.nn.Linear(12, 12), zoo.neuron.LIFNode(tau=2.0),
-                zoo.jelly.VotingLayer(2),
+                zoo.nn.Linear(zoo.INPUTS, 12), zoo.neuron.LIFNode(tau=2.0), zoo.nn.Linear(12, 12),
+                zoo.neuron.LIFNode(tau=2.0), zoo.jelly.VotingLayer(2),
             ),
             judge=zoo.of_counts, scale=3.0,
         )
