@@ -291,6 +291,8 @@ class ModuleRecorder(Recorder):
         of = self.origin(given)
         if kind in (Kind.NEURON, Kind.NORM, Kind.DROPOUT):
             self._with_gradients(f"{where} runs", given, *module.parameters())
+        if isinstance(given, torch.Tensor) and given.layout != torch.strided:
+            raise refusal(f"{where} reads a tensor of layout {given.layout}; nearest: a dense one")
         if kind not in (Kind.NEURON, Kind.SPIKE):
             check_inherited(where, module, given, made, NOT_OF_USERS)
         others = [

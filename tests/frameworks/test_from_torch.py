@@ -461,6 +461,7 @@ REFUSED = {
     "the output is neither all of what 'lif2' made nor a reading of it": lambda: MembraneOf(part=3),
     "has no surrogate gradient (surrogate_disable)": lambda: loop(snn.Leaky(beta=0.9, surrogate_disable=True)),
     "the output goes through 'tanh'": lambda: Squashed(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)),
+    "reads a tensor of layout torch.sparse_coo": lambda: between(lambda spikes: spikes.to_sparse()),
     "votes on what another made of votes": lambda: votes(zoo.jelly.VotingLayer(3)),
     "has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True)),
     "reset_delay=False": lambda: loop(snn.Leaky(beta=0.9, reset_delay=False)),
