@@ -52,7 +52,11 @@ def check_gradients(
     counted = network.timesteps if "mean" in reading and network.loss.reading != "mean" else 1
     back = torch.as_tensor(made[loss.outputs[0]]).to(read) * (recorded.votes * counted)
     scores = _scores(read, network.loss.reading)
-    wanted = torch.autograd.grad(scores, [learning[name] for name in names], back, allow_unused=True)
+    try:
+        wanted = torch.autograd.grad(scores, [learning[name] for name in names], back, allow_unused=True)
+    except RuntimeError as problem:
+        said = str(problem).partition("\n")[0]
+        raise refusal(f"the module itself raises RuntimeError in its backward pass: {said}") from problem
     theirs = {
         name: np.zeros(learning[name].shape) if each is None else numbers_of(each)
         for name, each in zip(names, wanted, strict=True)

@@ -579,4 +579,4 @@ def _bound(text: str, binds: int, least: int) -> str:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e6 else repr(value)
+    return str(int(value)) if abs(value) < 1e6 and value == int(value) else repr(value)

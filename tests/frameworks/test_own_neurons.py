@@ -275,3 +275,23 @@ def test_what_is_not_read_is_refused_by_name(said: str) -> None:
     with pytest.raises(MimdsimError) as refused:
         frameworks.from_torch(module, spikes)
     assert said in str(refused.value)
+
+
+def test_a_module_that_pytorch_cannot_train_is_said_to_be_its_own() -> None:
+    """Spikes are changed in place after their surrogate has kept them."""
+
+    class Changed(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(zoo.INPUTS, zoo.HIDDEN), nn.Linear(zoo.HIDDEN, zoo.CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            v, z, out = torch.zeros(x.shape[1], zoo.HIDDEN), torch.zeros(x.shape[1], zoo.HIDDEN), []
+            for step in x:
+                v = 0.9 * v * (1 - z.mul_(1.0)) + self.first(step)
+                z = zoo.SurrogateSpike.apply(v - 1.0)
+                out.append(self.last(z))
+            return torch.stack(out).mean(0)
+
+    with pytest.raises(MimdsimError, match="the module itself raises RuntimeError in its backward pass: one of the"):
+        frameworks.from_torch(Changed(), torch.ones(zoo.TIMESTEPS, 2, zoo.INPUTS))
