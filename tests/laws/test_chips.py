@@ -249,6 +249,8 @@ def test_layers_on_more_chips_than_there_are_do_not_fit() -> None:
     network = small_network((24, 16, 4), batch=4, capacities=(8, 4))
     with pytest.raises(DoesNotFit, match="chips = 3 and the machine has 2 chips"):
         compiled(network, 2, 60, split={"hidden0": Split(batch=4, neurons=1, chips=3)})
+    with pytest.raises(DoesNotFit, match="on 2 chips"):
+        compiled(network, 2, 60, split={"hidden0": Split(batch=4, neurons=16, inputs=4, chips=2)})
 
 
 @pytest.mark.slow
