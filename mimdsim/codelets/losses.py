@@ -107,10 +107,10 @@ MEAN_CROSS_ENTROPY_BY_TIMESTEP = replace(  # the weight is in the factor of the 
     constants=("scale", "weight"),
 )
 
-ADD_SHARES = on_loops(
-    "AddShares",
+SOFTMAX_SUM = on_loops(
+    "SoftmaxSum",
     "read u[:, sample, :]; write scores[sample, :]",
-    numerics.add_shares,
+    numerics.softmax_sum,
     {"timesteps classes": OF_A_CLASS, "timesteps": 20},
     "the passes of a cross-entropy over one row, and a sum instead of the gradient, for every timestep",
     scalars=1,
@@ -120,10 +120,10 @@ ADD_SHARES = on_loops(
     extents={"timesteps": Length("u", 0), "classes": Length("u", 2)},
 )
 
-GIVE_SHARES = on_loops(
-    "GiveShares",
+SOFTMAX_SUM_GRADIENT = on_loops(
+    "SoftmaxSumGradient",
     "read gradient[sample, :]; read u[:, sample, :]; write du[:, sample, :]",
-    numerics.give_shares,
+    numerics.softmax_sum_gradient,
     {"timesteps classes": OF_A_CLASS + Mix(load=2, multiply=2, add=2, loop=2), "timesteps": 20},
     "the softmax of one row; its product with the gradient, and the difference from that, for every timestep",
     scalars=1,

@@ -139,7 +139,7 @@ def lower_read_out(low: Lowering, op: Operation) -> None:
         shape = low.variables[u].shape[1:]
         scores = low.variable("scores", shape, "float32", low.by_sample(0), "gradients")
         keep(low, op, scores)
-        return _per_sample(low, "read out", op, codelets.ADD_SHARES, {"u": u, "scores": scores})
+        return _per_sample(low, "read out", op, codelets.SOFTMAX_SUM, {"u": u, "scores": scores})
     scores = low.with_neurons("scores", low.variables[u].shape[1:], op.layer, "gradients")
     keep(low, op, scores)
     _emit_read_out(low, "read out", op, READ_OUTS[op.attributes][0], {"u": u, "scores": scores})
@@ -149,10 +149,10 @@ def lower_read_out_gradient(low: Lowering, op: Operation) -> None:
     """read_out_gradient: for every timestep, on the tiles that hold the potentials."""
     gradient, u = (low.storage[name][0] for name in op.inputs)
     if op.attributes == "softmax":
-        made = low.variable("d_shares", low.variables[u].shape, "float32", low.by_sample(1), "gradients")
+        made = low.variable("d_softmax", low.variables[u].shape, "float32", low.by_sample(1), "gradients")
         low.storage[op.outputs[0]] = (made,)
         operands = {"gradient": gradient, "u": u, "du": made}
-        _per_sample(low, "read out gradient", op, codelets.GIVE_SHARES, operands)
+        _per_sample(low, "read out gradient", op, codelets.SOFTMAX_SUM_GRADIENT, operands)
         return _to_neurons(low, op, op.inputs[1], made)
     du = _potential_gradient(low, op.layer, low.variables[u].shape)
     low.storage[op.outputs[0]] = (du,)

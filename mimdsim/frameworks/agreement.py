@@ -11,12 +11,11 @@ import numpy as np
 import torch
 
 from mimdsim.frameworks.blocks import index_in
-from mimdsim.frameworks.network_table import numbers_of
-from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.planes import SAME_CURRENT
 from mimdsim.frameworks.recording import Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, named
-from mimdsim.frameworks.torch_weights import MINUS, Link, links_of, without_place
+from mimdsim.frameworks.torch_weights import MINUS, Link, folded, links_of, without_place
 from mimdsim.graph import SpikingNetwork, differentiate, interpret
 from mimdsim.graph.names import INPUT, LABELS, LOSS, random_name, spikes_of
 from mimdsim.graph.network import forward_graph
@@ -41,14 +40,12 @@ def check_gradients(
     float64[timesteps, batch, inputs]. reading, read: what the module returned of its last layer, as of
     `read_over_time`."""
     learning = {name: each for name, each in module.named_parameters() if each.requires_grad}
-    links = [link for link in links_of(layers) if link[0] in learning and not _is_folded(link)]
+    links = [link for link in links_of(layers) if link[0] in learning]
     names = [*dict.fromkeys(name for name, *_ in links)]
     network = replace(network, spikes="dense", threshold_schedule=None)
     graph, found = differentiate(forward_graph(network), LOSS, tuple(network.trained))
     made = interpret(graph, _given(network, weights, values), _Sent(layers, network.timesteps))
     (loss,) = (each for each in graph.operations if each.kind == f"{network.loss.kind}_gradient")
-    if not read.requires_grad or not names:
-        return
     counted = network.timesteps if "mean" in reading and network.loss.reading != "mean" else 1
     back = torch.as_tensor(made[loss.outputs[0]]).to(read) * (recorded.votes * counted)
     scores = _scores(read, network.loss.reading)
@@ -65,6 +62,8 @@ def check_gradients(
     for link in links:
         name, array, *_, norm = link
         mine = made[found[array]][index_in(norm)]
+        if array.startswith("w.") and without_place(norm) not in ("", MINUS):  # that of what the norm makes of it
+            mine = mine * folded(module, without_place(norm))[0]
         held = _laid(recorded.masks.get(name, np.ones(theirs[name].shape)), link, mine) != 0
         their = _laid(theirs[name], link, mine)
         off = float(np.abs(np.where(held, mine - their, 0.0)).max())
@@ -108,12 +107,6 @@ class _Sent:
                 "of the same: something acts on it that is not known here (a state handed in, an option)"
             )
         return sent
-
-
-def _is_folded(link: Link) -> bool:
-    """Whether a batch norm is in it, whose statistics stay as they are here."""
-    _, array, _, _, norm = link
-    return without_place(norm) not in ("", MINUS) and not array.startswith("delay.")
 
 
 def _given(network: SpikingNetwork, weights: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any]:

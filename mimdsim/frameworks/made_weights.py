@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from mimdsim.frameworks.arithmetic import TIMES
-from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import FunctionResult, Made, Parameter, Read, parts_of
 from mimdsim.graph.weight_functions import FUNCTIONS, WeightFunction, run_lengths
 
@@ -55,7 +55,7 @@ def function_of_weights(
     if unknown or len(names) > 1:
         raise refusal(f"{where} multiplies by what '{(unknown or names)[0]}' made of '{parameter.name}'; {nearest}")
     name = names[0] if names else "identity"
-    w, acts = (each.detach().cpu().numpy().astype(np.float64) for each in (held, made))
+    w, acts = map(numbers_of, (held, made))
     if made.stride() != held.stride():
         acts, turned = acts.T, not turned
     plain = FUNCTIONS[name].of(w)

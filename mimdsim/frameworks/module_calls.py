@@ -17,7 +17,6 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.utils.prune import BasePruningMethod
 
@@ -29,6 +28,7 @@ from mimdsim.frameworks.neurons import (
     Reading,
     match_gradients,
     neuron_key,
+    numbers_of,
     read_neuron,
     refusal,
 )
@@ -46,10 +46,9 @@ from mimdsim.frameworks.origins import (
     undropped,
     votes_in,
 )
-from mimdsim.frameworks.planes import ROW_NORMS, check_inherited, function_of, options_of
+from mimdsim.frameworks.planes import ROW_NORMS, function_of, options_of
 from mimdsim.frameworks.recording import (
     FRAMEWORKS,
-    NOT_OF_USERS,
     VOTE,
     NeuronCalls,
     Recorded,
@@ -293,8 +292,6 @@ class ModuleRecorder(Recorder):
             self._with_gradients(f"{where} runs", given, *module.parameters())
         if isinstance(given, torch.Tensor) and given.layout != torch.strided:
             raise refusal(f"{where} reads a tensor of layout {given.layout}; nearest: a dense one")
-        if kind not in (Kind.NEURON, Kind.SPIKE):
-            check_inherited(where, module, given, made, NOT_OF_USERS)
         others = [
             each for each in getattr(module, "parametrizations", {}) if each != "weight" or kind is not Kind.FUNCTION
         ]
@@ -334,7 +331,7 @@ class ModuleRecorder(Recorder):
                 if torch.nn.utils.parametrize.is_parametrized(module, role):
                     names[role], names["made_by"] = self._parametrized(where, module)
                 elif role in pruned:
-                    mask = getattr(module, f"{role}_mask").detach().cpu().numpy().astype(np.float64)
+                    mask = numbers_of(getattr(module, f"{role}_mask"))
                     names[role] = self._used(self._mask(f"{prefix}{role}_orig", mask))
                 elif getattr(module, role, None) is not None:
                     names[role] = self._used(Parameter(name=f"{prefix}{role}"))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.frameworks.neurons import Reading, neuron_key, refusal
+from mimdsim.frameworks.neurons import Reading, neuron_key, numbers_of, refusal
 from mimdsim.frameworks.origins import sources_in
 from mimdsim.frameworks.planes import keys_of
 from mimdsim.frameworks.recording import Recorded
@@ -239,11 +239,6 @@ def _by_timestep(values: torch.Tensor, every: np.ndarray) -> torch.Tensor:
         if ordered.shape == every.shape and np.allclose(numbers_of(ordered), every, SAME, SAME):
             return ordered
     raise AssertionError("which reading_of has seen")
-
-
-def numbers_of(tensor: torch.Tensor) -> np.ndarray:
-    values: np.ndarray = tensor.detach().cpu().numpy().astype(np.float64)
-    return values
 
 
 def _of_neurons(values: torch.Tensor, planes: tuple[int, ...]) -> torch.Tensor:

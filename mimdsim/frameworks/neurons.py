@@ -84,6 +84,12 @@ def refusal(*problems: str) -> DescriptionError:
     return DescriptionError("from_torch", problems)
 
 
+def numbers_of(tensor: torch.Tensor) -> np.ndarray:
+    """float64, of the same shape."""
+    values: np.ndarray = tensor.detach().cpu().numpy().astype(np.float64)
+    return values
+
+
 def neuron_key(module: torch.nn.Module) -> str:
     """'snntorch.Leaky': the package and the name of a module's class."""
     return f"{type(module).__module__.partition('.')[0]}.{type(module).__name__}"

@@ -16,7 +16,7 @@ import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.arithmetic import OVER, TIMES
-from mimdsim.frameworks.neurons import Reading, refusal
+from mimdsim.frameworks.neurons import Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import (
     THROUGH,
     Currents,
@@ -349,7 +349,7 @@ def _checked(
 
 def _as_rows(tensor: torch.Tensor, samples: int, columns: int) -> np.ndarray | None:
     """Values [samples, columns], of numbers for all of them too; None for others, as of constants by channel."""
-    found: np.ndarray = tensor.detach().cpu().numpy().astype(np.float64)
+    found = numbers_of(tensor)
     if found.size == samples * columns:
         return found.reshape(samples, columns)
     if found.size == 1 or (found.ndim == 1 and found.size == columns):
@@ -358,8 +358,7 @@ def _as_rows(tensor: torch.Tensor, samples: int, columns: int) -> np.ndarray | N
 
 
 def _flat(tensor: torch.Tensor) -> np.ndarray:
-    values: np.ndarray = tensor.detach().cpu().numpy().astype(np.float64)
-    return values.reshape(len(values), -1)
+    return numbers_of(tensor).reshape(len(tensor), -1)
 
 
 def _replaced(origin: Any, sent: dict[Made, LayerOutput], known: dict[int, Any]) -> Any:

@@ -6,7 +6,7 @@ must then be what that function makes. A function that is called directly is rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,6 @@ Options = dict[str, Any]
 # norms of the last axes of a sample; PyTorch has the second since 2.4
 ROW_NORMS = tuple(getattr(torch.nn, name) for name in ("LayerNorm", "RMSNorm") if hasattr(torch.nn, name))
 SAME_CURRENT = 1e-5  # of the largest: float32 sums in another order
-SAME_GRADIENT = 1e-3  # of the largest: of what batch norm makes of next to nothing, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,35 +85,6 @@ def options_of(where: str, function: LayerFunction, module: Any, given: torch.Te
     if made.numel() != wanted.numel() or not agree(made.reshape(wanted.shape), wanted, SAME_CURRENT):
         raise refusal(f"{where} does more than its class says; write it as torch.nn.{function.module.__name__}")
     return options
-
-
-def check_inherited(where: str, module: Any, given: torch.Tensor, made: Any, known: Collection[str]) -> None:
-    """Raise DescriptionError where a module's own `forward` has other gradients than the one that it inherits from a
-    package that is known, as which it is read; values are compared elsewhere."""
-    base: Any = next(
-        each for each in type(module).__mro__ if each.__module__.partition(".")[0] in known and "forward" in vars(each)
-    )
-    of = [each for each in (given, *module.parameters()) if each.requires_grad]
-    if getattr(module.forward, "__func__", None) is base.forward or not of or not torch.is_grad_enabled():
-        return
-    for each in (given, given.flatten(0, 1)):  # it may have the timesteps in an axis of their own
-        try:
-            wanted = base.forward(module, each)
-        except (RuntimeError, ValueError):
-            continue
-        if wanted.numel() != made.numel() or not agree(made.reshape(wanted.shape), wanted, SAME_CURRENT):
-            continue
-        start = torch.arange(made.numel()).cos().to(made)  # any that tells rows and columns apart
-        one, other = (
-            torch.autograd.grad(end.flatten() @ start, of, retain_graph=True, materialize_grads=True)
-            if end.requires_grad
-            else [torch.zeros_like(each) for each in of]
-            for end in (made, wanted)
-        )
-        if not all(agree(*both, SAME_GRADIENT) for both in zip(one, other, strict=True)):
-            plain = base.__name__.lstrip("_")
-            raise refusal(f"{where} has other gradients than {plain}; nearest: its `forward` as it is inherited")
-        return
 
 
 def planes_of(where: str, function: LayerFunction, given: torch.Tensor) -> Planes:

@@ -12,6 +12,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,13 @@ from mimdsim.frameworks.delays import at_every_age, delay_of
 from mimdsim.frameworks.module_calls import record
 from mimdsim.frameworks.network_table import (
     network_table,
-    numbers_of,
     objective,
     output_read,
     random_workload,
     read_over_time,
     reading_of,
 )
-from mimdsim.frameworks.neurons import Reading, refusal, run_neuron
+from mimdsim.frameworks.neurons import Reading, numbers_of, refusal, run_neuron
 from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Product, Slice, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
@@ -92,31 +92,26 @@ def workload_of(
     weights = weights_of(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
-    reads = output_read(output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1])
-    reading, read = read_over_time(recorded, layers[-1], reads, timesteps is not None, not loss)
-    frozen, pruned = frozen_arrays(module, layers), pruned_arrays(layers, recorded.masks)
-    widths = "-".join(map(str, [values.shape[-1], *widths_of(layers)]))
-
-    def fill(table: dict[str, Any]) -> dict[str, Any]:
-        table["title"] = f"{type(module).__name__}: {widths}"
-        table["network"] = network_table(layers, table.get("network", {})) | {"output": reads}
-        table["network"] |= {"neurons_per_class": recorded.votes} if recorded.votes > 1 else {}
-        training = table.setdefault("training", {})
-        training |= objective(loss, recorded, layers[-1], reads != "spikes", len(values), reading)
-        training |= {"frozen": frozen} if frozen else {}
-        training |= {"pruned": {name: 0.0 for name in pruned if name not in frozen}} if pruned else {}
-        return table
-
-    alone = fill(random_workload(values, widths_of(layers)[-1] // recorded.votes))
-    if read is not None:
-        network = network_of(build_workload(alone | {"name": "example"}, {}, "example"))
+    last, stepwise = layers[-1], timesteps is not None
+    reads = output_read(output or ("membrane" if "membrane" in str(loss) else ""), recorded, last)
+    reading, returned = read_over_time(recorded, last, reads, stepwise, not loss)
+    shown, seen = reads, reading
+    if returned is None:  # another output than what the module returns, of which the gradients are known
+        shown = output_read("", recorded, last)
+        seen, returned = read_over_time(recorded, last, shown, stepwise, False)
+    described = partial(_described, module, layers, recorded, values.shape)
+    classes = widths_of(layers)[-1] // recorded.votes
+    if returned is not None:
+        example = described(random_workload(values, classes), shown, "", seen)
+        network = network_of(build_workload({"name": "example", **example}, {}, "example"))
         try:
-            check_gradients(module, recorded, layers, network, weights, values, reading, read)
+            check_gradients(module, recorded, layers, network, weights, values, seen, returned)
         except DescriptionError as problem:
             precise = example_input.dtype == torch.float64
             if precise or not _runs_in_float64(module, example_input, timesteps, loss, output):
                 raise problem from None
-    table = fill(base_table(workload, Path(out or "."))) if workload else alone
+    base = base_table(workload, Path(out or ".")) if workload else random_workload(values, classes)
+    table = described(base, reads, loss, reading)
     folder = folder_to_make(out, "from-torch")
     table["training"]["initial_weights"] = WEIGHTS
     write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(links_of(layers))})
@@ -130,6 +125,30 @@ def workload_of(
         change_description(table, changes, str(path))
         write_atomically(path, toml_text(table, comment=MADE_BY))
     return made
+
+
+def _described(
+    module: torch.nn.Module,
+    layers: list[TorchLayer],
+    recorded: Recorded,
+    shape: tuple[int, ...],
+    table: dict[str, Any],
+    reads: str,
+    loss: str | Mapping[str, Any],
+    reading: str,
+) -> dict[str, Any]:
+    """The description of a workload, with the module as its network. shape: of the example, [timesteps, batch, inputs];
+    reads: what of the last layer the loss reads."""
+    table["title"] = f"{type(module).__name__}: {'-'.join(map(str, [shape[-1], *widths_of(layers)]))}"
+    table["network"] = network_table(layers, table.get("network", {})) | {"output": reads}
+    table["network"] |= {"neurons_per_class": recorded.votes} if recorded.votes > 1 else {}
+    training = table.setdefault("training", {})
+    training |= objective(loss, recorded, layers[-1], reads != "spikes", shape[0], reading)
+    if frozen := frozen_arrays(module, layers):
+        training["frozen"] = frozen
+    if pruned := pruned_arrays(layers, recorded.masks):
+        training["pruned"] = {name: 0.0 for name in pruned if name not in frozen}
+    return table
 
 
 def _check_arguments(module: torch.nn.Module, example_input: torch.Tensor, timesteps: int | None) -> None:
@@ -197,7 +216,7 @@ def _find_input(
     if steps == 1 and timesteps is None:
         raise refusal("the module ran for one timestep; if it takes one a call, say how many: timesteps=10")
     inputs = layers[0].sources[0].inputs
-    array = example.detach().cpu().numpy().astype(np.float64)
+    array = numbers_of(example)
     by_axis = [np.moveaxis(array, axis, 0) for axis in (1, 0) if axis < array.ndim]
     problem = (
         f"the first layer reads {[steps, samples, inputs]} [timesteps, samples, inputs], which is not the example "
@@ -393,5 +412,4 @@ def _product_in(origin: Origin | None) -> Product | None:
 
 def _own_bias(layer: TorchLayer) -> np.ndarray:
     module: Any = layer.calls.module
-    values: np.ndarray = module.recurrent.bias.detach().cpu().numpy().astype(np.float64)
-    return values
+    return numbers_of(module.recurrent.bias)

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from mimdsim.frameworks.arithmetic import ADD, BINARY, SUBTRACT, TIMES, arithmetic, constant_of, step_of
 from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
-from mimdsim.frameworks.neurons import Reading, refusal
+from mimdsim.frameworks.neurons import Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import (
     THROUGH,
     Combined,
@@ -78,12 +78,12 @@ ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
 JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
+FAR = 12  # operations between spikes, or currents that are added up, and the states that they come of, or go to
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
 DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
 _F = torch.nn.functional
 DROPOUTS = {_F.dropout: "neuron", _F.dropout1d: "plane", _F.dropout2d: "plane"}  # and what is left out
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
-FAR = 12  # operations from spikes to the states that they come of
 COMPLEMENTS = {"__rsub__", "rsub"}
 
 
@@ -126,8 +126,7 @@ class NeuronCalls:
                 f"layer '{self.name}' computes in {together.dtype}; nearest: float32, without autocast, and "
                 "mapping.value_bytes for halves"
             )
-        values: np.ndarray = together.detach().reshape(*together.shape[:2], -1).cpu().numpy().astype(np.float64)
-        return values
+        return numbers_of(together.reshape(*together.shape[:2], -1))
 
 
 @dataclass(kw_only=True)
@@ -436,7 +435,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         factor = kwargs.get("alpha", kwargs.get("value", 1))
         sign = BINARY.get(name.removesuffix("_") if name[-2:] != "__" else name, "")
-        if factor == 1 and sign in (ADD, SUBTRACT) and (together := self._together(sign, *operands)) is not None:
+        adds = factor == 1 and sign in (ADD, SUBTRACT)
+        if adds and (together := self._together(sign, operands[0], operands[1])) is not None:
             self._name(args)
             return together
         limits = [
@@ -454,15 +454,15 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
         return make("detach", found) if cut else found
 
-    def _together(self, sign: str, made: Any, read: Any) -> Made | None:
+    def _together(self, sign: str, made: Any, read: Any, left: int = FAR) -> Made | None:
         """(M + R) - S as M + (R - S), of two currents that are both of the layer's own spikes or both of others."""
-        if not isinstance(made, Made) or made.op not in (ADD, SUBTRACT) or not isinstance(read, Read):
+        if not isinstance(made, Made) or made.op not in (ADD, SUBTRACT) or not isinstance(read, Read) or not left:
             return None
         for at, each in enumerate(made.args):
             own = made.op if at else ADD
             found: Made | Read | None = None
             if isinstance(each, Made):
-                found = self._together(sign if own == ADD else _other(sign), each, read)
+                found = self._together(sign if own == ADD else _other(sign), each, read, left - 1)
             elif isinstance(each, Read) and each.tensor.shape == read.tensor.shape:
                 alike = _calls_of(each) == _calls_of(read) and _is_own(each, made) is _is_own(read, made) is not None
                 more = read.of if sign == own else minus(read.of)
@@ -546,7 +546,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         origin = self.origin(parameter)
         if not isinstance(origin, Parameter) or origin.masked or not isinstance(mask, torch.Tensor):
             return None
-        held, values = self.parameters[origin.name], mask.detach().cpu().numpy().astype(np.float64)
+        held, values = self.parameters[origin.name], numbers_of(mask)
         if mask.shape != held.shape or parameter.stride() != held.stride() or not np.isin(values, (0, 1)).all():
             return None
         return self._mask(origin.name, values)
@@ -602,7 +602,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         """Weights times a diagonal matrix of signs, on either side."""
         for one, other in (args, args[::-1]) if len(args) == 2 else ():
             if self.origin(one) is None and is_diagonal(one) and parameter_in(self.origin(other)) is not None:
-                return self._made(name, TIMES, self._operand(other), one.detach().cpu().numpy().astype(np.float64))
+                return self._made(name, TIMES, self._operand(other), numbers_of(one))
         return None
 
     def _with_gradients(self, what: str, *read: torch.Tensor) -> None:

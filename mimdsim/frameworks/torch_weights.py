@@ -13,7 +13,7 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.frameworks.blocks import ROW, function_of, has_gaps, index_in, place_of, uses_of
 from mimdsim.frameworks.delays import delay_of, position_of
-from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import Feed
 from mimdsim.frameworks.torch_layers import (
     TorchLayer,
@@ -38,15 +38,15 @@ NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 def parameters_of(module: torch.nn.Module) -> dict[str, np.ndarray]:
     """Also those that are not trained, such as running averages."""
     every = (*module.named_parameters(), *module.named_buffers())
-    return {name: each.detach().cpu().numpy().astype(np.float64) for name, each in every}
+    return {name: numbers_of(each) for name, each in every}
 
 
 def folded(module: torch.nn.Module, norm: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """float64[channels] (scale, mean, shift) of a batch norm with constants: it makes (x - mean) * scale + shift."""
     of: Any = module.get_submodule(norm)
-    mean, variance = (each.detach().cpu().numpy().astype(np.float64) for each in (of.running_mean, of.running_var))
+    mean, variance = map(numbers_of, (of.running_mean, of.running_var))
     gain, shift = (
-        np.full(mean.shape, plain) if each is None else each.detach().cpu().numpy().astype(np.float64)
+        np.full(mean.shape, plain) if each is None else numbers_of(each)
         for each, plain in ((of.weight, 1.0), (of.bias, 0.0))
     )
     return gain / np.sqrt(variance + of.eps), mean, shift
@@ -299,11 +299,11 @@ def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: l
     if array.startswith("delay."):
         return position_of(module, norm, trained)
     if array.startswith("mean."):
-        return np.asarray(trained.reshape(-1) + dict(module.named_parameters())[norm].detach().cpu().numpy())
+        return np.asarray(trained.reshape(-1) + numbers_of(dict(module.named_parameters())[norm]))
     scale, mean, _ = folded(module, norm)
     if array.startswith("w."):
         return np.asarray(trained / scale)
     weight = next(of for of, other, *_ in names if other == f"w.{array[2:]}")
     before = dict(module.named_parameters()).get(weight.removesuffix("weight") + "bias")
-    bias = 0.0 if before is None else before.detach().cpu().numpy().astype(np.float64)
+    bias = 0.0 if before is None else numbers_of(before)
     return np.asarray(trained.reshape(-1) - (bias - mean) * scale)

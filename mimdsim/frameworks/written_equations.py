@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, constant_of
-from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import (
     Currents,
     Dropped,
@@ -546,7 +546,7 @@ class EquationWriter:
         if isinstance(arg, Read):
             of = arg.of
             assert isinstance(of, Parameter)
-            known, values = of.name, arg.tensor.detach().cpu().numpy().astype(np.float64)
+            known, values = of.name, numbers_of(arg.tensor)
             if values.size == 1 and not arg.tensor.requires_grad:
                 return _number(float(constant_of(arg.tensor)))  # type: ignore[arg-type]
         else:

@@ -125,6 +125,21 @@ class OwnLinear(nn.Linear):  # type: ignore[misc, name-defined]
         return nn.functional.linear(x, self.weight, self.bias.detach())
 
 
+class HalfGradient(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, weight: Any) -> Any:
+        return weight.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return 0.5 * gradient
+
+
+class OwnGradient(nn.Linear):  # type: ignore[misc, name-defined]
+    def forward(self, x: Any) -> Any:
+        return nn.functional.linear(x, HalfGradient.apply(self.weight), self.bias)
+
+
 def in_autocast(module: Any) -> Any:
     module.forward = torch.autocast("cpu", dtype=torch.bfloat16)(module.forward)
     return module
@@ -478,8 +493,10 @@ REFUSED = {
     "'fc1.weight' of the module holds numbers that are not finite": lambda: without_numbers(loop()),
     "module is a Loop that torch.compile made; give module._orig_mod": lambda: torch.compile(loop(), backend="eager"),
     "layer '2' reads what 'hardtanh' made; neurons of a framework read products": lambda: sequential(nn.Hardtanh()),
-    "'1' (OwnNorm) has other gradients than BatchNorm; nearest: its `forward` as it is": lambda: sequential(OwnNorm(8)),
-    "'0' (OwnLinear) has other gradients than Linear": lambda: nn.Sequential(OwnLinear(30, 8), *sequential()[1:]),
+    "'0.weight' gets a gradient on the example that differs by up to": lambda: sequential(OwnNorm(8)),
+    "'0.bias' gets a gradient on the example that differs by up to": lambda: nn.Sequential(
+        OwnLinear(30, 8), *sequential()[1:]
+    ),
     "'dropout' runs without gradients (no_grad)": lambda: between(torch.no_grad()(nn.functional.dropout)),
     "'avg_pool1d' pools without gradients (no_grad); nearest: requires_grad = False": lambda: between(
         torch.no_grad()(lambda spikes: nn.functional.avg_pool1d(spikes[:, None], 1)[:, 0])
@@ -527,6 +544,34 @@ def test_values_that_are_reordered_are_found_where_weights_hide_it() -> None:
     module = Again(lambda module, first, _: module.last(first)[:, [1, 0, 2, 3, 4, 5]])
     module.own, module.last.weight.data = None, (torch.arange(6.0) / 4).expand(6, 6).clone()
     assert "'last.weight' gets a gradient on the example that differs" in refusal(module, SPIKES)
+
+
+class PartOf(zoo.Loop):  # type: ignore[misc, name-defined]
+    def __init__(self, part: int, reset: str, first: Any) -> None:
+        super().__init__(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9, reset_mechanism=reset))
+        self.part, self.fc1 = part, first
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x)[self.part]
+
+
+@pytest.mark.parametrize(("part", "output"), [(0, "membrane"), (1, "spikes")])
+def test_gradients_are_those_of_what_the_module_returns_whatever_the_loss_reads(part: int, output: str) -> None:
+    torch.manual_seed(0)
+    whole, cut = (PartOf(part, "none", kind(zoo.INPUTS, zoo.HIDDEN)) for kind in (nn.Linear, OwnLinear))
+    assert frameworks.from_torch(whole, SPIKES, output=output).network.output == output
+    assert "'fc1.bias' gets a gradient on the example that differs" in refusal(cut, SPIKES, output=output)
+
+
+@pytest.mark.filterwarnings("ignore:.*is in eval")
+def test_gradients_of_weights_with_a_batch_norm_folded_in_are_compared() -> None:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(zoo.HIDDEN)
+    norm.running_var.mul_(4.0)
+    module = PartOf(0, "subtract", nn.Sequential(nn.Linear(zoo.INPUTS, zoo.HIDDEN), norm)).eval()
+    assert frameworks.from_torch(module, SPIKES).network.bias[0]
+    module.fc1[0] = OwnGradient(zoo.INPUTS, zoo.HIDDEN)
+    assert "'fc1.0.weight' gets a gradient on the example that differs" in refusal(module, SPIKES)
 
 
 def test_an_example_of_numbers_becomes_an_input_of_numbers() -> None:

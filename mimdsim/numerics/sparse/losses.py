@@ -172,7 +172,7 @@ def _softmax(row, shares):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def add_shares(u, scores, sample):  # type: ignore[no-untyped-def]
+def softmax_sum(u, scores, sample):  # type: ignore[no-untyped-def]
     """scores[b] = sum of the softmax of u[t, b] over the timesteps."""
     shares, total = np.zeros(u.shape[2], np.float64), np.zeros(u.shape[2], np.float64)
     for i in range(len(sample)):
@@ -184,7 +184,7 @@ def add_shares(u, scores, sample):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def give_shares(gradient, u, du, sample):  # type: ignore[no-untyped-def]
+def softmax_sum_gradient(gradient, u, du, sample):  # type: ignore[no-untyped-def]
     """du[t, b] = gradient[b] through the softmax of u[t, b]."""
     shares = np.zeros(u.shape[2], np.float64)
     for i in range(len(sample)):

@@ -129,7 +129,8 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
         alone = "it keeps to the constraints and is the best" if ranking.keeps_p[best] < 1 else "no point is better"
         yield (
             f"With probability {chance(wins)} it is better than its strongest rival: "
-            f"{ranking.name(rival)}, at {ranking.shown(0, rival)}. "
+            f"{ranking.name(rival)}, at {ranking.shown(0, rival)}"
+            f"{', by less than a practical difference' if rival in alike else ''}. "
             f"With probability {chance(float(ranking.best_p[best]))} {alone}."
         )
 
