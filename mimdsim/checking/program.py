@@ -42,6 +42,9 @@ from mimdsim.workload import Workload, network_of
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
 MOST_SHARED = 256  # samples that are checked, so that some tile has two
 MOST_DRAWN = 20  # times, until no potential is as near as that
+FEWEST_NORMALISED = (
+    4  # samples of a timestep: of two, the gradients through their norm are what rounding leaves of them
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,13 +60,14 @@ class Subject:
 def shrunk(workload: Workload, timesteps: int, batch: int, machine: MimdMachine) -> Workload:
     """The workload with at most `timesteps` and `batch`, or as many as it takes to read the oldest spikes, and to share
     tiles where the whole batch does, so that the interpreter can follow; 0 keeps them."""
-    table = given_keys(workload)
+    table, network = given_keys(workload), network_of(workload)
     if timesteps:
-        oldest = network_of(workload).oldest_age  # what is that old is read a few times too
+        oldest = network.oldest_age  # what is that old is read a few times too
         table["data"]["timesteps"] = min(max(timesteps, oldest + 3), workload.data.timesteps)
     if batch:
         shared = machine.chip.tiles * machine.links.chips - workload.mapping.reserved_tiles + 1
-        least = shared if shared <= MOST_SHARED else 0
+        normalised = any(layer.norm and layer.norm.per in ("timestep", "each_timestep") for layer in network.layers)
+        least = max(shared if shared <= MOST_SHARED else 0, FEWEST_NORMALISED if normalised else 0)
         table["training"]["batch"] = min(max(batch, least), workload.training.batch)
     return build_section(Workload, table, where=f"workload '{workload.name}'")
 

@@ -16,7 +16,7 @@ from test_convolutions import CHAINS, network_of_planes
 
 import mimdsim
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.checking.program import check_values
+from mimdsim.checking.program import check_values, shrunk
 from mimdsim.compiler.memory_report import remedies
 from mimdsim.execution import Checkpoints, Executor, WholeTensors, evaluate, execute_strictly
 from mimdsim.gpu import STRATEGIES
@@ -458,3 +458,11 @@ def test_stretches_of_any_layers_run_on_tiles_as_they_are_meant(name: str) -> No
     made = execute(graph, inputs, strategy="hoisted")
     for value in graph.outputs:
         assert relative_error(np.asarray(made[value]), np.asarray(expected[value])) < 1e-12, value
+
+
+@pytest.mark.parametrize(("per", "samples"), [("timestep", 4), ("each_timestep", 4), ("sequence", 2), ("sample", 2)])
+def test_a_check_normalises_more_than_two_samples(per: str, samples: int) -> None:
+    """Of two, a norm makes 1 and -1 whatever they are: gradients through it are 0 but for rounding."""
+    keys = {"network.spikes": "dense", "network.capacity": (256, 128, 10), "network.batch_norm": per}
+    small = shrunk(load_workload("digits", keys), 6, 2, load_machine("bow"))
+    assert small.training.batch == samples
