@@ -10,6 +10,7 @@ import re
 import tomllib
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -201,14 +202,20 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
 def parse_toml(text: str, *, where: str) -> dict[str, Any]:
     """The table of a TOML text; raises DescriptionError, also for deep nesting or a number that TOML does not allow."""
     try:
-        if _DEEP_KEY.search(text):
-            raise ValueError(f"a key has over {MOST_DOTTED} parts")
-        table = tomllib.loads(text)
-        _check_values(table)
+        return deepcopy(_parsed(text))
     except RecursionError:
         raise DescriptionError(where, [f"is not a valid description: nested over {MAX_DEPTH} deep"]) from None
     except ValueError as problem:  # of tomllib, and of Python for numbers of thousands of digits
         raise DescriptionError(where, [f"is not TOML: {shortened(str(problem), 300)}"]) from None
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str) -> dict[str, Any]:
+    """As read, to be copied: points of a study read the same files, which takes longer than all that is made of them."""
+    if _DEEP_KEY.search(text):
+        raise ValueError(f"a key has over {MOST_DOTTED} parts")
+    table = tomllib.loads(text)
+    _check_values(table)
     return table
 
 

@@ -250,6 +250,7 @@ def test_fused_neurons_give_the_same_bits_and_cost_less_where_starting_is_most()
 TRACED = MappingOptions(dense_neurons="traced")
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("recurrence", "delay"), [("none", 0), ("one_to_one", 1), ("all_to_all", 0), ("one_weight", 1)]
 )

@@ -104,7 +104,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 def test_cells_run_on_tiles_as_they_are_meant(name: str, form: str) -> None:
@@ -335,7 +335,7 @@ ORDERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("order", ORDERS)
 def test_states_may_read_each_other_in_any_order(order: str) -> None:
     def equations(cell: Equations) -> dict[str, Term]:

@@ -112,6 +112,7 @@ def test_links_to_hosts_carry_what_their_chips_need() -> None:
     assert shared - alone == pytest.approx(labels, rel=1e-6)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("chips", "on_each", "replicas"), [(2, 1, 2), (2, 4, 1), (4, 2, 2), (8, 2, 1)])
 def test_gradients_and_weights_cross_links_as_often_as_they_must(chips: int, on_each: int, replicas: int) -> None:
     """Reduce-scatter and all-gather: every chip sends each other one its sums of that chip's share of the weights, and
@@ -163,6 +164,7 @@ def test_slow_links_carry_weights_and_sums_between_neighbours_alone() -> None:
     assert sum(each.sum() for each in rounds) == 2 * 7 * weights
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("chips", "topology", "crossings", "shares"),  # shares: of the weights, over the fullest edge
     [
@@ -599,6 +601,7 @@ def test_one_chip_of_many_is_as_fast_as_the_machine_with_one() -> None:
     assert among.seconds_per_training_step == alone.seconds_per_training_step
 
 
+@pytest.mark.slow
 def test_a_chip_that_is_not_used_changes_nothing() -> None:
     made = two_chips()
     for topology in ("line", "ladder", "all_to_all", "switch"):

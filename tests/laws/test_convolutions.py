@@ -74,7 +74,7 @@ CHAINS = {
 }
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_convolutions_run_on_tiles_as_they_are_meant(chain: tuple[Convolution, ...], delay: int) -> None:
@@ -259,6 +259,7 @@ def test_planes_must_be_those_that_are_read() -> None:
         replace(network_of_planes(PLAIN).layers[0], neurons=7)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("strategy", sorted(name for name, each in STRATEGIES.items() if not each.lists))
 @pytest.mark.parametrize("chain", ["two", "strided", "max after", "sum before", "depthwise", "two groups"])
 def test_every_gpu_strategy_does_what_convolutions_mean(chain: str, strategy: str) -> None:
@@ -341,6 +342,7 @@ def described(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_description_of_convolutions_runs(described: Path) -> None:
     workload = load_workload(described)
     first, second, output = network_of(workload).layers

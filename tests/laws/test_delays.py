@@ -155,7 +155,7 @@ def test_copies_and_parts_of_layers(sources: Sources, inputs: int) -> None:
     assert_agrees(found, interpreted(network, values))
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_layers_on_two_chips(sources: Sources) -> None:
     network = delayed(sources, widths=(12, 10, 8, 4))
@@ -165,7 +165,7 @@ def test_layers_on_two_chips(sources: Sources) -> None:
     assert_agrees(executed(made, values), interpreted(network, values))
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_cycles_are_counted_as_recorded(sources: Sources) -> None:
     network = delayed(sources)
@@ -244,6 +244,7 @@ def test_traced_calls_hand_on_no_older_spikes() -> None:
         compiled(delayed(OLD, **DENSE), options=MappingOptions(dense_neurons="traced"))
 
 
+@pytest.mark.slow
 def test_planes_of_any_age() -> None:
     second = after(PLAIN, 2, 4)
     network = network_of_planes(PLAIN, second, timesteps=7, delay=0)

@@ -60,7 +60,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 @pytest.mark.parametrize("name", NETWORKS)

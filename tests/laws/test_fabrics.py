@@ -138,6 +138,7 @@ def test_a_row_that_two_messages_share() -> None:
     assert phase(packets, sent).loads[0, 0, :4].tolist() == [52, 152, 100, 0]
 
 
+@pytest.mark.slow
 def test_a_tree_carries_once_what_several_want() -> None:
     """Tile 0 of a grid of 4 x 4 sends 8 bytes to tiles 5, 6 and 9: two links of its row, one down to 6, two to 9."""
     sent = [(0, 8, [5, 6, 9])]
@@ -190,6 +191,7 @@ def test_wider_links_and_cheaper_hops_are_never_slower(sent: Sent, shape: dict[s
         assert cycles(routed(**lighter), sent) <= before
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(sent=messages, shape=shapes, multicast=st.sampled_from(["reserved", "linked"]))
 def test_trees_are_left_where_others_wait_for_their_links(sent: Sent, shape: dict[str, Any], multicast: str) -> None:
@@ -264,6 +266,7 @@ def test_bytes_are_conserved_at_every_router(sent: Sent, shape: dict[str, Any]) 
     assert (tree <= found.loads).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(sent=messages)
 def test_a_torus_has_never_more_hops_than_its_mesh(sent: Sent) -> None:
@@ -311,6 +314,7 @@ def test_a_torus_may_be_slower_than_its_mesh() -> None:
 # ---- programs
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("chips", [1, 2])
 @pytest.mark.parametrize("grid", ["mesh", "torus", "crossbar"])
 def test_a_run_on_a_network_of_routers_adds_up(grid: str, chips: int) -> None:
@@ -410,6 +414,7 @@ def test_more_readings_than_are_listed_stand_for_all(monkeypatch: pytest.MonkeyP
     assert 0.7 < again.cycles(program).sum() / exact.sum() < 2.5
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("grid", ["mesh", "torus", "crossbar"])
 @pytest.mark.parametrize("ways", ["both", "one", "opposed"])
 def test_links_on_the_grid_lead_from_sender_to_reader(grid: str, ways: str) -> None:

@@ -32,7 +32,7 @@ CASES = {
 cases = pytest.mark.parametrize(("network", "frozen"), CASES.values(), ids=CASES)
 
 
-@pytest.mark.first(6)
+@pytest.mark.first(1)
 @cases
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 def test_what_is_trained_has_the_gradients_that_it_has_when_all_is(
@@ -87,6 +87,7 @@ def test_a_reservoir_computes_no_gradient_of_its_layers() -> None:
     assert not any("hidden" in kernel.name for kernel in kernels if kernel.phase in ("backward", "update"))
 
 
+@pytest.mark.slow
 def test_a_workload_says_what_is_frozen() -> None:
     keys = {"network.hidden": (24, 16), "network.capacity": (12, 8, 10), "network.recurrence": "all_to_all"}
     frozen = {"training.frozen": ["hidden0", "hidden0.recurrent"], "training.max_training_steps": 3}

@@ -45,6 +45,7 @@ def test_a_strategy_gives_the_gradients_of_the_interpreter(strategy: str, reset_
     assert_same_training_step(network, strategy, seed=3)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("reset_by", ["state", "emission"])
 @pytest.mark.parametrize("strategy", LEGAL)

@@ -88,7 +88,7 @@ CASES: dict[str, tuple[SpikingNetwork, MappingOptions]] = {
 }
 
 
-@pytest.mark.first(6)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_forward_program_alone_does_as_the_training_program(case: str) -> None:
     network, options = CASES[case]

@@ -60,6 +60,7 @@ def learning(case: str, *, gradient: str = "full", reset_by: str = "state", **ho
     return replace(network, layers=(*layers, network.layers[-1]))
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("case", LEARNING)
 def test_gradients_are_those_of_finite_differences(case: str) -> None:
     network = learning(case, spikes="dense", smooth=True, gain=0.3, delay=0)
@@ -106,7 +107,7 @@ WHOLE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.first(9)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("how", WHOLE)
 @pytest.mark.parametrize("gradient", ["full", "mask", "pass"])
 @pytest.mark.parametrize("case", LEARNING)
@@ -138,6 +139,7 @@ def learning_elsewhere(name: str) -> SpikingNetwork:
     return replace(network, layers=(learned, *others, last))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["planes", "planes, norm", *(
     f"{form}{how}" for form in ("lists", "dense") for how in ("", " in a loop", " with a reset")
 )])  # fmt: skip
@@ -168,7 +170,7 @@ HOW: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("case", ["both", "a share"])
 def test_however_a_layer_is_laid_out(case: str, how: str) -> None:

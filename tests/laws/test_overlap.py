@@ -281,6 +281,7 @@ def test_tiles_are_shown_without_what_is_hidden(share: float) -> None:
     assert detail.exchange.max(axis=1).tolist() == [span.exchange_cycles for span in spans]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_tiles_with_engines_go_on_as_processes_do(share: float) -> None:
     """The longest path is when the last tile ends. Each is a process, its DMA engine another, which begins with early

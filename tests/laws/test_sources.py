@@ -182,6 +182,7 @@ def test_layers_with_several_sources_on_two_chips(sources: dict[str, tuple[str, 
     assert_agrees(executed(made, values), interpreted(network, values))
 
 
+@pytest.mark.slow
 def test_cycles_of_all_sources_are_counted_as_recorded() -> None:
     network = network_reading(POPULATIONS)
     program, activity = compiled(network).program, filled_activity(network, 0.5)

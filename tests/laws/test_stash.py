@@ -91,7 +91,7 @@ WIRINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("policy", ["every:1", "every:2", "every:6"])
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_gradients_of_lif_do_not_change(wiring: str, policy: str) -> None:
@@ -100,6 +100,7 @@ def test_gradients_of_lif_do_not_change(wiring: str, policy: str) -> None:
     assert not any(name.startswith("v.") and name.endswith(".sequence") for name in made.program.variables)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("policy", ["carry", "every:3"])
 @pytest.mark.parametrize(
     ("model", "reset", "gradient", "reset_by"),

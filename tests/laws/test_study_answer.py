@@ -425,6 +425,7 @@ def measure(name: str, middle: Sequence[float], off: float = 0.1) -> Measure:
     return Measure(name=name, label=name, better="less", middle=values, low=values - off, high=values + off)
 
 
+@pytest.mark.slow
 def test_figures_say_what_they_leave_out() -> None:
     values = np.linspace(1, 2, 40)
     share = np.linspace(1, 0.01, 40)

@@ -286,6 +286,7 @@ def test_one_weight_of_a_layer_is_no_function() -> None:
         functional("abs", recurrence="one_weight")
 
 
+@pytest.mark.slow
 def test_copies_of_a_layer_share_its_one_weight() -> None:
     network = network_reading(POPULATIONS, optimiser=ADAM, recurrence="one_weight", gain=8.0)
     values = given_values(network, 3)

@@ -85,6 +85,7 @@ def sums(key: str = "", value: float = 0, behind: bool = False) -> dict[str, Any
     }
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("key", [*NUMBERS, *(f"memory.{key}" for key in MEMORY)])
 def test_what_a_number_changes_is_what_it_enters(key: str) -> None:
     behind = key.startswith("memory.")

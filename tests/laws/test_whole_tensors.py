@@ -218,7 +218,7 @@ def test_every_loss_is_run_as_meant(name: str, model: str) -> None:
     assert set(engine.activity().ids) == {"input", *(layer.name for layer in network.layers if layer.spiking)}
 
 
-@pytest.mark.first(2 * len(OPTIMISERS))
+@pytest.mark.first(8)
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 @pytest.mark.parametrize("scheduled", [False, True])
 @pytest.mark.parametrize("largest", [0.05, 0.0, 1e6])

@@ -280,6 +280,7 @@ def test_machines_without_optional_numbers_get_advice(tmp_path: Path) -> None:
     assert {one.kind for one in run.advice} == {"mapping", "machine"}
 
 
+@pytest.mark.slow
 def test_the_summary_begins_with_the_best_advice(tmp_path: Path) -> None:
     run = small_run()
     profile = dataclasses.replace(run.profile, advice=run.advice)

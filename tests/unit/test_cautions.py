@@ -94,6 +94,7 @@ def test_a_batch_larger_than_the_samples_is_said(samples: int, changes: dict[str
     assert said in "".join(found)
 
 
+@pytest.mark.slow
 def test_a_cliff_of_the_published_rule_is_told() -> None:
     """One tile less than two neurons a tile need, and neurons per tile that halves round."""
     workload = load_workload("nmnist-2-random")

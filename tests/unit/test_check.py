@@ -35,6 +35,7 @@ def test_a_program_on_several_chips_is_right() -> None:
     assert "variables agree in 7 draws, superstep by superstep, with the interpreter" in output
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 def test_samples_that_share_tiles_are_checked_sharing_them(spikes: str) -> None:
     small = ("network.hidden=[8, 6]", "network.capacity=[4, 4, 10]", "chip.tiles=16", f"network.spikes={spikes}")
@@ -66,7 +67,7 @@ def test_the_compiled_program_is_right_vertex_by_vertex() -> None:
     assert "each vertex run alone on memory that holds only its slices" in output
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "arguments", "message"),
     [

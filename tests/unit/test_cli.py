@@ -37,6 +37,7 @@ def test_list_names_workloads_and_machines() -> None:
     assert "a100" in output
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -159,6 +159,7 @@ def test_per_vertex_form_drops_the_axis_of_a_single_index() -> None:
     assert other.counts.sum() > 0
 
 
+@pytest.mark.slow
 def test_a_box_of_single_indices_stays_writable() -> None:
     def flag(v: np.ndarray, flags: np.ndarray, _sample: int, _neuron: int, threshold: float, second: float) -> None:
         assert v.shape == (1,)

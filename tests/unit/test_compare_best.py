@@ -40,6 +40,7 @@ def test_a_mapping_of_ones_own_excludes_the_search(tmp_path: Any) -> None:
         mimdsim.compare(mapping=tmp_path / "mine.toml", best_mapping=10)
 
 
+@pytest.mark.slow
 def test_dense_spikes_have_the_better_form_of_their_program() -> None:
     dense = SMALL | {"network.spikes": "dense", "network.capacity": []}
     run, plain = (mimdsim.compare("nmnist-2-random", "tiny", changes=dense, best_mapping=each) for each in (9, 0))

@@ -110,7 +110,7 @@ def assert_same_bits(one: TrainingLog, other: TrainingLog) -> None:
         assert all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
 
 
-@pytest.mark.first(len(every_optimiser()))
+@pytest.mark.first(1)
 @pytest.mark.parametrize("optimiser", list(OPTIMISERS.values()), ids=list(OPTIMISERS))
 def test_losses_accuracies_and_spikes_are_the_program_s(optimiser: Any) -> None:
     network = replace(NETWORK, optimiser=optimiser)
@@ -211,6 +211,7 @@ def test_norms_are_trained_evaluated_and_resumed_as_the_program_trains_them(per:
     assert_same_bits(trained("auto", network, checkpoints=replace(file, resume=True), **steady), whole)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 def test_constants_are_learned_as_the_program_learns_them(spikes: str) -> None:
     learned = neuron_of("leaky", {"beta": 0.75}, reset="subtract", learned=("beta", "threshold"))
@@ -236,6 +237,7 @@ def test_dropout_is_drawn_alike_by_both_engines(per: str) -> None:
         np.testing.assert_allclose(whole.weights[name], weights, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("how", [{"recurrence": "all_to_all"}, {"reset_gradient": "mask", "delay": 0}], ids=str)
 def test_dense_spikes_are_trained_as_the_program_trains_them(how: dict[str, Any]) -> None:
     adam = Adam(learning_rate=0.01)

@@ -154,7 +154,7 @@ FULL = {
 }
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("changes", [*SILENT.values(), FULL], ids=[*SILENT, "always"])
 def test_what_is_advised_was_tried_and_mends_it(dead: str, changes: dict[str, Any]) -> None:
     (finding,) = (one for one in run(dead, changes).profile.findings if one.name == FIRING)
@@ -166,6 +166,7 @@ def test_what_is_advised_was_tried_and_mends_it(dead: str, changes: dict[str, An
     assert not any(one.name == FIRING for one in mended.profile.findings)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -218,6 +219,7 @@ def test_a_training_that_silences_layers_is_told_apart(dead: str) -> None:
     assert "With the initial weights they do otherwise" in text
 
 
+@pytest.mark.slow
 def test_points_of_sweeps_and_studies_carry_it(dead: str, tmp_path: Path) -> None:
     axes = {"training.weight_scale": (0.5, 8)}
     silent, works = mimdsim.sweep(dead, "bow", axes, training_steps=1, processes=1)

@@ -32,7 +32,7 @@ def run(name: str, folder: Path, count: int, seed: int) -> None:
         assert found.as_it_says + found.untold > 0
 
 
-@pytest.mark.first(12)
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_a_few_mutants(tmp_path: Path, name: str) -> None:
     run(name, tmp_path, FEW, 0)

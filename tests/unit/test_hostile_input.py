@@ -69,6 +69,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", list(TEXTS))
 def test_hostile_workloads_are_refused_at_once(tmp_path: Path, name: str) -> None:
     text, message = TEXTS[name]
@@ -181,6 +182,7 @@ def test_a_failure_of_ours_is_a_sentence_with_its_traceback_in_a_file(
     assert isinstance(typed("list").exception, KeyError)
 
 
+@pytest.mark.slow
 def test_what_a_terminal_would_obey_is_shown_instead() -> None:
     assert printable("a\n\tb\x1b[2J \u202ec \udc80 é – 漢") == "a\n\\tb\\x1b[2J \\u202ec \\udc80 é – 漢"
     for path in (ROOT / "mimdsim").rglob("*.py"):

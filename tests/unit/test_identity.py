@@ -209,6 +209,7 @@ def test_a_training_goes_on_only_with_the_same_contents(made: Made, tmp_path: Pa
     assert after.code_sha256 == before.code_sha256 == code_digest()
 
 
+@pytest.mark.slow
 def test_descriptions_that_are_others_are_named(tmp_path: Path) -> None:
     """The files of workload, mapping and machine, though what is compared are their values."""
     workload, mapping, machine = described(tmp_path), tmp_path / "map.toml", tmp_path / "mine.toml"
@@ -532,6 +533,7 @@ def test_a_folder_of_one_kind_is_refused_to_others(tmp_path: Path, name: str, wh
             refuse_other(tmp_path, other)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -626,6 +628,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_kernel_is_compiled_again(folder: Path, damage: Callable[[Path], object]) -> None:
     assert not kernels.is_kept(kept())

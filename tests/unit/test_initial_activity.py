@@ -67,6 +67,7 @@ def test_a_layer_that_does_not_spike_keeps_its_weights() -> None:
     assert not np.array_equal(made["w.hidden0"], weights["w.hidden0"])
 
 
+@pytest.mark.slow
 def test_a_workload_starts_from_the_activity_it_asks_for() -> None:
     pytest.importorskip("sklearn")
     workload = load_workload(

@@ -65,6 +65,7 @@ def opened(tmp_path: Path, made: dict[str, Any], changes: dict[str, Any] | None 
     return workload, open_dataset(workload.data, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["npz", "h5"])
 def test_events_outside_of_the_window_are_refused(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(DataFileError) as refused:
@@ -98,6 +99,7 @@ def recordings(folder: Path, source: str) -> Data:
     return Data(**told | {"path": str(folder)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -235,6 +237,7 @@ def test_a_share_leaves_samples_on_both_sides_or_is_refused(samples_there: int, 
         refuse_empty(kept, held_out, share)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("engine", ["program", "whole_tensors"])
 @pytest.mark.parametrize(
     ("workload", "few"), [("digits", {"data.train_samples": 20, "data.test_samples": 20}), ("events", {})]

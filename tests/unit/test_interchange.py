@@ -203,6 +203,7 @@ def test_state_dicts_that_do_not_do(tmp_path: Path, small: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_trained_weights_go_to_nir_and_come_back(tmp_path: Path, small: Path) -> None:
     workload = load_workload(str(small))
     network = network_of(workload)

@@ -77,7 +77,7 @@ def hold(folder: Path, path: Path, source: Any, spikes: str, how: Discretisation
             np.testing.assert_allclose(u, sent, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "spikes"),
     [
@@ -132,7 +132,7 @@ def test_every_reset_on_tiles(tmp_path: Path, reset: Any) -> None:
     hold(tmp_path / "made", path, source, "sparse", Discretisation(reset=reset))
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "reset"), [("braille_noDelay_bias_zero", "zero_after"), ("braille_noDelay_noBias_subtract", "subtract")]
 )

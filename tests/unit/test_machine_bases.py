@@ -244,6 +244,7 @@ def test_a_machine_in_python(tmp_path: Path) -> None:
         mimdsim.Machine("bow", {"chip.tile": 3})
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
@@ -298,6 +299,7 @@ def test_costs_of_codelets_are_listed(tmp_path: Path) -> None:
     assert "--json is for" in command("list", "--json", code=2)
 
 
+@pytest.mark.slow
 def test_studies_take_a_machine_itself(tmp_path: Path) -> None:
     half = mimdsim.Machine("tiny", {"exchange.bytes_per_cycle": 8}, name="wide")
     axes = {"tile.worker_contexts": [3, 6]}

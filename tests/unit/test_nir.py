@@ -284,6 +284,7 @@ PLANES: dict[str, NirGraph] = {
 }
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", list(PLANES))
 @pytest.mark.parametrize("subtract", [False, True])
 def test_record_of_planes_runs_as_the_graph_does(tmp_path: Path, name: str, subtract: bool) -> None:

@@ -125,6 +125,7 @@ HOSTILE: dict[str, tuple[Callable[[Any], None], str]] = {
 }
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("name", list(HOSTILE))
 def test_hostile_files_are_refused_by_name(tmp_path: Path, name: str) -> None:
     edit, words = HOSTILE[name]

@@ -261,6 +261,7 @@ def test_what_no_layer_of_planes_does_is_refused_by_name(given: NirGraph, messag
     assert "'" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_metadata_are_no_padding(tmp_path: Path) -> None:
     given = replace(convolution(), metadata={"padding": "same"})
     write_nir(tmp_path / "net.nir", graph(given, SPIKES))

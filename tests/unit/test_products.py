@@ -335,6 +335,7 @@ def test_the_streams_decide_the_exchange_of_the_tutorial() -> None:
     assert moved["multiply"] + moved["add"] < 1000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not GEMM.exists(), reason="the shared table of measurements is not here")
 def test_measured_products_of_the_tiled_machine() -> None:
     with GEMM.open(encoding="utf-8") as file:

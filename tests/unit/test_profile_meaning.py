@@ -73,6 +73,7 @@ def load(table: dict[str, Any], folder: Path) -> RunProfile:
     return load_profile(path)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("where", "change"),
     [
@@ -110,6 +111,7 @@ def test_what_a_run_writes_is_sound(profile: RunProfile, table: dict[str, Any], 
         assert load(put(table, part, []), tmp_path)
 
 
+@pytest.mark.first(12)
 @pytest.mark.parametrize(
     ("where", "value", "wanted"),
     [

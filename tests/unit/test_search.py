@@ -451,6 +451,7 @@ def test_place_records_spikes_if_asked() -> None:
     assert made.best.figures.cycles > 0
 
 
+@pytest.mark.slow
 def test_of_dense_spikes_the_form_of_the_program_is_chosen(tmp_path: Path) -> None:
     """Their products are mapped as planned; all rules of the program may still be faster, also where machines are
     compared and in studies."""
