@@ -211,7 +211,7 @@ def parse_toml(text: str, *, where: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _parsed(text: str) -> dict[str, Any]:
-    """As read, to be copied: points of a study read the same files, which takes longer than all that is made of them."""
+    """The table, to be copied: a study reads the same files at every point, and parsing takes longer than the rest."""
     if _DEEP_KEY.search(text):
         raise ValueError(f"a key has over {MOST_DOTTED} parts")
     table = tomllib.loads(text)

@@ -228,7 +228,7 @@ class Layer(Shown):
             return self.recurs or self.cell.of.reads_itself
         return self.recurs or (reads_own_spikes(self) and self.linear.reset_gradient == "full")
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters: weights, first those of what it reads first, and, where the layer has them, synapses onto
         itself, biases, what its batch norm has, and constants of its neurons."""
@@ -265,7 +265,7 @@ class Layer(Shown):
         """Roles of biases that are added up."""
         return "bias", *(f"bias{number}" for number in range(2, 1 + (0 if self.norm else self.bias)))
 
-    @property
+    @cached_property
     def derived(self) -> tuple[Derived, ...]:
         """What is made of parameters before the timesteps: of delays that are learned the weights for each age, and
         weights that are functions of parameters."""

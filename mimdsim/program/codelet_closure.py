@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -78,8 +77,9 @@ def _members_of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-    named = inspect.signature(function, follow_wrapped=False).parameters.values()
-    yield from ((each.name, each.default) for each in named if each.default is not each.empty)
+    named, defaults = function.__code__.co_varnames[: function.__code__.co_argcount], function.__defaults__ or ()
+    yield from zip(named[len(named) - len(defaults) :], defaults, strict=True)
+    yield from (function.__kwdefaults__ or {}).items()
     yield from function.__dict__.items()
     loaded, attributes, literals = names_of(function.__code__)
     for name in loaded:
