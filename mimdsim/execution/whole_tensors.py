@@ -35,7 +35,7 @@ from mimdsim.graph.names import (
     penalty_of,
     random_name,
 )
-from mimdsim.graph.network import forward_graph
+from mimdsim.graph.network_graphs import forward_graph
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics import training as updates

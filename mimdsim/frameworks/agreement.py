@@ -18,7 +18,7 @@ from mimdsim.frameworks.torch_layers import TorchLayer, named
 from mimdsim.frameworks.torch_weights import MINUS, Link, folded, links_of, without_place
 from mimdsim.graph import SpikingNetwork, differentiate, interpret
 from mimdsim.graph.names import INPUT, LABELS, LOSS, random_name, spikes_of
-from mimdsim.graph.network import forward_graph
+from mimdsim.graph.network_graphs import forward_graph
 
 SAME_GRADIENT = 2e-3  # of the largest of a parameter
 ROUNDING = 1e-5  # of the largest of all: float32 leaves so much of sums that are 0

@@ -7,7 +7,8 @@ table, the scan) -> differentiate -> network (the training graph) -> interpret (
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.layer import Layer
 from mimdsim.graph.names import gradient_of
-from mimdsim.graph.network import SpikingNetwork, inference_graph, inference_network, training_graph
+from mimdsim.graph.network import SpikingNetwork
+from mimdsim.graph.network_graphs import inference_graph, inference_network, training_graph
 from mimdsim.graph.operations import OPERATIONS, interpret
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes, Value
 from mimdsim.numerics.optimisers.adam import Adam

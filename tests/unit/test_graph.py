@@ -12,7 +12,7 @@ from networks import given_values, gradient_names, interpreted, parameter_keys, 
 from mimdsim.base.errors import MappingError
 from mimdsim.graph import OPERATIONS, Graph, Scan, SpikingNetwork, Value, differentiate, interpret, training_graph
 from mimdsim.graph.losses import Logits
-from mimdsim.graph.network import forward_graph
+from mimdsim.graph.network_graphs import forward_graph
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Slice
 

@@ -14,7 +14,7 @@ from test_graph import central_differences
 from mimdsim.base.errors import MappingError
 from mimdsim.graph import OPERATIONS, training_graph
 from mimdsim.graph.linear_neurons import LinearNeuron
-from mimdsim.graph.network import forward_graph
+from mimdsim.graph.network_graphs import forward_graph
 from mimdsim.graph.neuron_models import MODELS, checked_parameters, neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 

@@ -14,7 +14,7 @@ from test_nir import CHAINS, network
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.graph import Sgd, SpikingNetwork, interpret
 from mimdsim.graph.linear_neurons import LinearNeuron
-from mimdsim.graph.network import forward_graph
+from mimdsim.graph.network_graphs import forward_graph
 from mimdsim.graph.neuron_models import MODELS, neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.workload.interchange.layers import layers_of, linear_neuron, network_of_layers

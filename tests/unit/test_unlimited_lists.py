@@ -11,7 +11,7 @@ import pytest
 
 import mimdsim
 from mimdsim.execution.trainer import to_dense
-from mimdsim.graph.network import forward_graph
+from mimdsim.graph.network_graphs import forward_graph
 from mimdsim.graph.operations import interpret
 from mimdsim.pipeline.pipeline import open_data
 from mimdsim.pipeline.result import Run
