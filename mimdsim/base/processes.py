@@ -111,8 +111,8 @@ def background_processes(begin: Callable[[], None] | None = None) -> Iterator[Ba
 
 
 def _give_way(begin: Callable[[], None] | None) -> None:
-    if hasattr(os, "nice"):
-        os.nice(10)
+    if hasattr(os, "nice"):  # two of them weigh as much as this process; more, and a busy machine would starve them
+        os.nice(3)
     if begin is not None:
         begin()
 
