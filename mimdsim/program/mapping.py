@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mimdsim.base.compressed_columns import wide
+from mimdsim.base.compressed_columns import distinct, wide
 from mimdsim.base.shown import Shown
 from mimdsim.numerics.columns import boxes as numerics
 
@@ -40,14 +40,6 @@ def repeat_each(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _ascend(tiles: np.ndarray) -> bool:
     return bool((tiles[1:] > tiles[:-1]).all())
-
-
-def _each_once(tiles: np.ndarray) -> np.ndarray:
-    """Tiles in ascending order."""
-    if tiles.ndim == 1 and _ascend(tiles):
-        return tiles.copy()
-    ordered = np.sort(tiles, axis=None, kind="stable")  # mostly a few ascending runs, which it merges
-    return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,7 +122,7 @@ class TileMapping(Shown):
     def replicated(tiles: np.ndarray) -> TileMapping:
         """A full copy on every tile of `tiles`."""
         empty = np.zeros(0, np.int64)
-        return TileMapping(axis=REPLICATED, tiles=_each_once(np.asarray(tiles, np.int64)), starts=empty, stops=empty)
+        return TileMapping(axis=REPLICATED, tiles=distinct(np.asarray(tiles, np.int64)), starts=empty, stops=empty)
 
     @staticmethod
     def banded(bands: tuple[Band, ...]) -> TileMapping:
@@ -147,7 +139,7 @@ class TileMapping(Shown):
             ranges = [(band.start, band.stop) for band in bands]
             raise ValueError(f"mapping: bands {ranges} must ascend along one axis; only equal ones may overlap")
         empty = np.zeros(0, np.int64)
-        tiles = _each_once(np.concatenate([leaf.tiles for leaf in _leaves(columns.own)]))
+        tiles = distinct(np.concatenate([leaf.tiles for leaf in _leaves(columns.own)]))
         made = TileMapping(axis=BANDED, tiles=tiles, starts=empty, stops=empty, bands=bands)
         made.__dict__["columns"] = columns
         return made

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.base.cache import PerObject
-from mimdsim.base.compressed_columns import wide
+from mimdsim.base.compressed_columns import distinct, wide
 from mimdsim.numerics.columns.exchange_fragments import element_runs
 from mimdsim.program.exchange_traffic import ExchangeCounter, Pieces
 from mimdsim.program.mapping import BANDED, TileMapping, repeat_each
@@ -86,9 +86,10 @@ def arrivals_of(program: Program, exchange: Exchange) -> Arrivals:
 
 def _arrivals(program: Program, exchange: Exchange) -> Arrivals:
     messages, _ = all_messages(program, exchange)
-    pairs = np.unique(messages.reader * program.tiles + np.repeat(messages.sender, np.diff(messages.first)))
-    reader, first = np.unique(pairs // program.tiles, return_index=True)
-    return Arrivals(reader=reader, first=np.append(first, len(pairs)), sender=pairs % program.tiles)
+    pairs = distinct(messages.reader * program.tiles + np.repeat(messages.sender, np.diff(messages.first)))
+    reader = pairs // program.tiles
+    first = np.flatnonzero(np.diff(reader, prepend=-1))
+    return Arrivals(reader=reader[first], first=np.append(first, len(pairs)), sender=pairs % program.tiles)
 
 
 class _Listing(ExchangeCounter):
@@ -143,7 +144,7 @@ def _cut_apart(parts: _Readings) -> _Readings:
     """Readings of parts that overlap cut where one of them begins or ends, so that what both want is sent once."""
     number, sender, start, stop, size_bytes, _ = parts
     base = (number * (int(sender.max(initial=0)) + 1) + sender) * (int(stop.max(initial=0)) + 1)
-    ends = np.unique(np.concatenate([base + start, base + stop]))
+    ends = distinct(np.concatenate([base + start, base + stop]))
     begin, end = np.searchsorted(ends, base + start), np.searchsorted(ends, base + stop)
     which, at = repeat_each(end - begin)
     cut = parts[:, which]

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.cache import PerObject
-from mimdsim.base.compressed_columns import wide
+from mimdsim.base.compressed_columns import distinct, wide
 from mimdsim.base.units import counted
 from mimdsim.costs.fabric.model import BusiestTile, FabricModel, Row, exchanges_of, hops_apart, moving_tiles
 from mimdsim.machine.mimd import Fabric
@@ -353,5 +353,5 @@ def _buses(messages: Messages, rank: np.ndarray, per_chip: int, tiles_per_bus: i
     bus = messages.reader // per_chip * per_bus + messages.reader % per_chip // tiles_per_bus
     at = np.repeat(rank, np.diff(messages.first))
     extent = int(bus.max(initial=0)) + 1
-    key = np.unique(at * extent + bus)
+    key = distinct(at * extent + bus)
     return key // extent, key % extent

@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple, get_type_hints
 
 import numpy as np
 
+from mimdsim.base.compressed_columns import distinct
 from mimdsim.costs.fabric.network import Listed, Network
 from mimdsim.machine.mimd import Fabric
 from mimdsim.numerics.columns import routes
@@ -143,7 +144,7 @@ class Phase:
         """
         tiles, moving = ends.tiles, ends.tiles
         if on_links is not None:
-            moving = np.unique(np.concatenate([on_links.messages.sender, on_links.messages.reader, tiles]))
+            moving = distinct(np.concatenate([on_links.messages.sender, on_links.messages.reader, tiles]))
         nets = network.around(moving)
         parts = _parts(listed, tiles, nets, fabric, 0)
         options = sum(len(one.size) for one in parts)
@@ -260,7 +261,7 @@ class _Part:
         np.maximum.at(most, alike, self.hops)
         longest = np.flatnonzero(self.hops == most[alike])[::-1]
         most[alike[longest]] = longest
-        kept = np.unique(np.concatenate([first, most]))
+        kept = distinct(np.concatenate([first, most]))
         columns = {
             "route_place": chip[self.begin],
             "route_out": ends[0] * networks + number,

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from mimdsim.base.compressed_columns import distinct
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import show_quantity
@@ -191,7 +192,7 @@ def bin_events(events: Events, *, timesteps: int, bin_seconds: float, grid: int)
     x = events.x[inside] * columns // events.width
     y = events.y[inside] * lines // events.height
     inputs = columns * lines * events.polarities
-    keys: Ints = np.unique(bins[inside] * inputs + x + columns * (y + lines * events.polarity[inside]))
+    keys: Ints = distinct(bins[inside] * inputs + x + columns * (y + lines * events.polarity[inside]))
     return keys
 
 
