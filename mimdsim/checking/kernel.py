@@ -233,15 +233,11 @@ def _values(
         raise
     except MimdsimError as failure:
         return [Finding(name="values", passed=False, text=str(failure))], activity
-    names = ", ".join(program.outputs)
-    text = f"{names}: {elements:,} elements match the reference, for {len(drawn)} draws of inputs"
-    if any(program.variables[name].dtype.startswith("f") for name in program.outputs.values()):
-        text += f", to {tolerance:g} of the largest (of zeros alone: to {largest_floor:.1e})"
-    if halves_of(program):
-        text += "; halves are rounded when they are written, sums within a vertex are wider"
+    said = f"{elements:,} elements match the reference, for {len(drawn)} draws of inputs"
+    said += _compared_how(program, tolerance, largest_floor)
     if given and len(drawn) > 1 and all(_same(drawn[0], other) for other in drawn[1:]):
-        text += "; inputs(rng) gives the same every time: draw from rng"
-    findings = [Finding(name="values", passed=True, text=text)]
+        said += "; inputs(rng) gives the same every time: draw from rng"
+    findings = [Finding(name="values", passed=True, text=f"{', '.join(program.outputs)}: {said}")]
     findings.append(Finding(name="again", passed=True, text="consecutive runs on the same memory give the same"))
     findings += operands.findings()
     if strict:
@@ -251,6 +247,16 @@ def _values(
         text = f"{'; '.join(doubtful[:MOST_SAID])}; else correct its cost, extents or count"
         findings.append(Finding(name="cost", passed=True, warning=True, text=text))
     return findings, activity
+
+
+def _compared_how(program: Program, tolerance: float, floor: float) -> str:
+    """How near outputs are to those of the reference. floor: of outputs that are zeros alone."""
+    text = ""
+    if any(program.variables[name].dtype.startswith("f") for name in program.outputs.values()):
+        text += f", to {tolerance:g} of the largest (of zeros alone: to {floor:.1e})"
+    if halves_of(program):
+        text += "; halves are rounded when they are written, sums within a vertex are wider"
+    return text
 
 
 def _exercised(

@@ -112,16 +112,7 @@ def drawn_inputs(
         if name in of_planes:  # a few weights, shared by all positions: by chance none of these would fire, or all
             bias = 0.02 + offset - drawn.mean(axis=0)
         values[name] = _dyadic(drawn + bias)
-    for place, layer in enumerate(network.layers):
-        if layer.delays:  # halfway between two ages, or at one: a width this small makes shares of exactly 1/2, or 1
-            ages, whole = layer.delays.ages, draw.ties or draw.groups
-            number = random.integers(0, ages - (not whole), (layer.inputs, layer.neurons))
-            if draw.groups:  # what a group sends arrives together
-                number[:] = draw.number % 2
-            values[layer.parameters[1].name] = (number + 0.5 * (not whole)).astype(np.float32)
-            # beside a sum with an epsilon a Gaussian that is narrow would be next to nothing halfway
-            width = 2.0 ** (-1 if layer.delays.epsilon and not whole else -4) * (1 - place % 8 / 16)
-            values[delay_width_of(layer.name)] = np.full(1, width, np.float32)
+    values |= _delays(network, draw, random)
     if draw.groups:
         _group(network, values, random)
     if draw.ties:
@@ -142,6 +133,23 @@ def drawn_inputs(
             shape = parameter.shape
             kept = random.uniform(0.25, 1.0, shape) * size**2 if square else random.normal(0.0, size, shape)
             values[parameter.kept(moment)] = kept.astype(np.float32)
+    return values
+
+
+def _delays(network: SpikingNetwork, draw: Draw, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Delays that are learned, halfway between two ages or at one: a width this small makes shares of exactly 1/2, or
+    of 1."""
+    values: dict[str, np.ndarray] = {}
+    for place, layer in enumerate(network.layers):
+        if layer.delays:
+            ages, whole = layer.delays.ages, draw.ties or draw.groups
+            number = random.integers(0, ages - (not whole), (layer.inputs, layer.neurons))
+            if draw.groups:  # what a group sends arrives together
+                number[:] = draw.number % 2
+            values[layer.parameters[1].name] = (number + 0.5 * (not whole)).astype(np.float32)
+            # beside a sum with an epsilon a Gaussian that is narrow would be next to nothing halfway
+            width = 2.0 ** (-1 if layer.delays.epsilon and not whole else -4) * (1 - place % 8 / 16)
+            values[delay_width_of(layer.name)] = np.full(1, width, np.float32)
     return values
 
 

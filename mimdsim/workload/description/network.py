@@ -16,6 +16,7 @@ from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.delays import Delays
+from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.sources import Source, source_of
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
@@ -78,27 +79,16 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 f"layer '{name}': its convolution makes planes of {made}, {made.neurons:,} neurons; {said} must be as "
                 f"many (given: {neurons:,})"
             )
-        second = network.output_second_threshold if is_output else network.second_threshold
-        cells = isinstance(neuron, Cell)  # which hold what they like against their own thresholds
-        selection = Selection(
-            threshold=0.0 if isinstance(neuron, Cell) else neuron.threshold,
-            second_threshold=0.0 if cells else second,
-            capacity=min(capacities[index], neurons),
-            slope=network.of_layer("surrogate_slope", index),
-            surrogate=network.of_layer("surrogate", index),
-            truncation=network.truncation,
-        )
-        spiking = not is_output or network.output == "spikes"
         layers.append(
             Layer(
                 name=name,
                 inputs=sources[0].neurons,
                 neurons=neurons,
                 neuron=neuron,
-                selection=selection,
+                selection=_selection(network, index, neuron, min(capacities[index], neurons)),
                 bias=network.of_layer("bias", index),
                 recurrence="none" if one_for_all and is_output else str(network.of_layer("recurrence", index)),
-                spiking=spiking,
+                spiking=not is_output or network.output == "spikes",
                 reset_unread=is_output and network.output == "membrane_of_spiking",
                 sources=sources if name in network.sources else (),
                 convolution=convolution,
@@ -127,6 +117,20 @@ def described_network(workload: Workload) -> SpikingNetwork:
         threshold_schedule=threshold_schedule if training.second_threshold_share else None,
         largest_gradient_norm=training.largest_gradient_norm,
         delay=network.delay,
+    )
+
+
+def _selection(network: Network, index: int, neuron: LinearNeuron | Cell, capacity: int) -> Selection:
+    """Who of a layer fires and is listed; cells hold what they like against their own thresholds."""
+    second = network.output_second_threshold if index == len(network.hidden) else network.second_threshold
+    cells = isinstance(neuron, Cell)
+    return Selection(
+        threshold=0.0 if isinstance(neuron, Cell) else neuron.threshold,
+        second_threshold=0.0 if cells else second,
+        capacity=capacity,
+        slope=network.of_layer("surrogate_slope", index),
+        surrogate=network.of_layer("surrogate", index),
+        truncation=network.truncation,
     )
 
 
