@@ -41,12 +41,12 @@ def draw_time_by_phase(profile: RunProfile) -> Figure | None:
         return None
     phases = in_order(span.phase for span in tiled.spans)
     rows = [(*seconds_by_part(tiled, [span for span in tiled.spans if span.phase == phase]), 0.0) for phase in phases]
-    if tiled.host_seconds:
+    if tiled.host_exposed_seconds:
         rows.append((0.0, 0.0, 0.0, tiled.host_exposed_seconds))
     total = tiled.seconds_per_training_step
     names = [clipped(phase, 24) for phase in [*phases, "host"][: len(rows)]]
     notes = [f"{duration(tiled, sum(row))} · {share(sum(row), total)}" for row in rows]
-    kinds = 4 if tiled.host_seconds else 3
+    kinds = 4 if tiled.host_exposed_seconds else 3
     figure = _stacked(tiled, [row[:kinds] for row in rows], names, notes, height=0.42, per="", legend_columns=4)
     heading(figure, f"One {tiled.run_name} by phase: {duration(tiled, total)} (interval {reach(tiled)})")
     return figure

@@ -58,10 +58,11 @@ def phase_comparison_table(profile: RunProfile) -> Table | None:
     if len(found) < 2:
         return None
     by_phase = [dict(one.phases) for one in found]
-    phases = in_order(name for table in by_phase for name in table if name != "host")
+    phases = [*in_order(name for table in by_phase for name in table if name != "host")]
+    phases += ["host"] * any(table.get("host") for table in by_phase)
     longest = max(one.seconds for one in found)
     rows: list[list[Value]] = [
-        [phase, *(aligned_ms(seconds.get(phase, 0.0), longest) for seconds in by_phase)] for phase in [*phases, "host"]
+        [phase, *(aligned_ms(seconds.get(phase, 0.0), longest) for seconds in by_phase)] for phase in phases
     ]
     whole: list[Value] = ["all", *(aligned_ms(one.seconds, longest) for one in found)]
     headers = ("phase", *(f"{one.label}, ms" for one in found))

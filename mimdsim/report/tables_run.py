@@ -34,13 +34,13 @@ def phases_table(tiled: TiledProfile) -> Table:
     phases = in_order(span.phase for span in tiled.spans)
     rows = [_phase_row(tiled, phase, [span for span in tiled.spans if span.phase == phase]) for phase in phases]
     host, none = time_cell(tiled, tiled.host_exposed_seconds), time_cell(tiled, 0.0)
-    if tiled.host_seconds:
+    if tiled.host_exposed_seconds:
         rows.append(["host", none, none, none, host, host, percent(tiled.host_exposed_seconds, total), 0])
     whole = _phase_row(tiled, "all", tiled.spans)
     whole[4:7] = host, time_cell(tiled, total), percent(total, total)
     streamed = time_cell(tiled, tiled.host_seconds).text
     headers = ("phase", *(f"{part} {unit}" for part in (*PARTS, "total")), "share", "supersteps run")
-    without = () if tiled.host_seconds else (f"host {unit}",)
+    without = () if tiled.host_exposed_seconds else (f"host {unit}",)
     waited = time_cell(tiled, tiled.seconds(tiled.memory_cycles)).text
     behind = f" Of exchange, {waited} {unit} are transfers of the memory behind the tiles that compute does not hide."
     notes = behind if tiled.memory_cycles else ""
