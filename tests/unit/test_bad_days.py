@@ -279,6 +279,10 @@ def test_a_command_works_with_closed_streams(closed: str) -> None:
             FileNotFoundError(errno.ENOENT, "No usable temporary directory found"),
             "found; free some space, or set TMPDIR",
         ),
+        (
+            OSError(errno.EMFILE, "Too many open files"),
+            "mimdsim: Too many open files; allow more in the shell with  ulimit -n 1024",
+        ),
     ],
 )
 def test_a_file_that_may_grow_no_more_and_no_place_for_temporary_ones_are_said(
