@@ -7,6 +7,7 @@ import contextlib
 import errno
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -319,6 +320,25 @@ def test_kernels_that_can_be_kept_nowhere_are_said(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "commands", "said"),
+    [
+        (
+            {"NUMBA_NUM_THREADS": "0"},
+            "main(['check', 'digits', 'tiny'])",
+            r"mimdsim: numba refuses the environment \(.* must be > 0\.\); correct or unset .*NUMBA_NUM_THREADS\n",
+        ),
+        ({"MPLBACKEND": "broken"}, "main(['list'], standalone_mode=False); import mimdsim.report.style", ""),
+    ],
+)
+def test_an_environment_that_other_packages_refuse(variable: dict[str, str], commands: str, said: str) -> None:
+    script = f"from mimdsim.cli import main; {commands}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | variable
+    )
+    assert (done.returncode, bool(re.fullmatch(said, done.stderr))) == (2 if said else 0, True), done.stderr
 
 
 @pytest.mark.first(1)
