@@ -19,8 +19,8 @@ import pytest
 from click.testing import CliRunner
 from commands import mimdsim
 
-from mimdsim.base.atomic_folder import DRAFT, LOCK, replace_files
-from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.atomic_folder import LOCK, replace_files
+from mimdsim.base.errors import DRAFT, DescriptionError, MimdsimError
 from mimdsim.base.files import write_atomically
 from mimdsim.cli import main
 from mimdsim.machine import find_machine, load_machine
@@ -226,7 +226,7 @@ def test_a_full_disk_leaves_the_run_of_before(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Path, "replace", full)
     for name in ("old", "new"):
         output = run(tmp_path / name, 5, code=2)
-        assert "cannot be written (No space left on device); free some space and try again" in output
+        assert f"{name}/{failing}: cannot be written (No space left on device); free some space and try again" in output
     assert before == {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
     assert not (tmp_path / "new").exists()
 
