@@ -17,11 +17,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mimdsim.base.errors import MimdsimError, cannot_write
+from mimdsim.base.errors import DRAFT, MimdsimError, cannot_write
 from mimdsim.base.files import writable_folder
 
 LOCK = ".mimdsim.lock"
-DRAFT = ".mimdsim-draft-"
 LONGEST_WAIT_SECONDS = 300.0  # drawing a report takes some seconds; a longer wait means the other process was stopped
 LOOK_AGAIN_SECONDS = 0.05
 HELD = {  # what a folder is of, by what is in it

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copyreg
 import difflib
 import errno
+import re
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,9 +18,11 @@ from typing import Any
 GENERATED = "<string>"  # the file of methods that dataclasses make
 PACKAGE = Path(__file__).resolve().parents[1]
 MOST_PROBLEMS = 10  # of one description listed in a message
+DRAFT = ".mimdsim-draft-"  # of folders whose files are not in their place yet (`base/atomic_folder.py`)
 FULL = (errno.ENOSPC, errno.EDQUOT)
+TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 MACHINE_FAILURES = (
-    *FULL, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    *FULL, *TOO_MANY_OPEN, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOMEM,
 )  # fmt: skip
 
 
@@ -87,7 +90,10 @@ def no_temporary_folder(failure: OSError) -> bool:
 
 def cannot_write(path: object, problem: OSError) -> MimdsimError:
     """The error for a `path` that could not be written: disk full, read-only, no permission, or no place for a file."""
+    if problem.errno in TOO_MANY_OPEN:  # it may be a file to read, or none, and another place helps nothing
+        return MimdsimError(f"{problem.strerror}; allow more in the shell with  ulimit -n 1024")
     advice = "free some space and try again" if problem.errno in FULL else "choose another place"
+    path = re.sub(rf"{re.escape(DRAFT)}[^/]*/new/", "", str(path))  # where the file would have been in the end
     return MimdsimError(f"{path}: cannot be written ({problem.strerror}); {advice}")
 
 

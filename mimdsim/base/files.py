@@ -12,7 +12,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -200,7 +200,28 @@ def digest_of(value: object) -> str:
 
 def dump_json(value: Any) -> str:
     """JSON with sorted keys and a final newline, so that equal values are equal bytes."""
-    return json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n"
+    return _indented(value, "\n") + "\n"
+
+
+def _indented(value: Any, line: str) -> str:
+    """As `json.dumps` with indent=1, which goes through every number of a column in Python. line: the end of a line and
+    how far the next is indented."""
+    inner = f"{line} "
+    if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
+        entries = [f"{json.dumps(key)}: {_indented(value[key], inner)}" for key in sorted(value)]
+        return f"{{{inner}{f',{inner}'.join(entries)}{line}}}"
+    if isinstance(value, list | tuple) and value:
+        if are_plain(value):
+            entries = [json.dumps(value, separators=(f",{inner}", ": "), allow_nan=False)[1:-1]]
+        else:
+            entries = [_indented(each, inner) for each in value]
+        return f"[{inner}{f',{inner}'.join(entries)}{line}]"
+    return json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
+
+
+def are_plain(values: Sequence[Any]) -> bool:
+    """Whether values are numbers, texts, truth values or nothing, and none holds others."""
+    return {int, float, str, bool, type(None)}.issuperset(map(type, values))
 
 
 def parse_json(text: str) -> Any:

@@ -178,7 +178,8 @@ def _mentions(annotation: Any, kinds: tuple[type, ...]) -> bool:
     """Whether an annotation is of one of `kinds`, or holds one or anything somewhere."""
     if annotation is Any:
         return True
-    if isinstance(annotation, type) and issubclass(annotation, kinds):
+    kind = typing.get_origin(annotation) or annotation
+    if isinstance(kind, type) and issubclass(kind, kinds):
         return True
     return any(_mentions(each, kinds) for each in typing.get_args(annotation))
 
@@ -306,7 +307,7 @@ def whence(path: tuple[Any, ...], text: str, changed: Collection[str]) -> str:
 
 
 def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[str]) -> str:
-    path = tuple(part for part in error["loc"] if part not in (_ONE, _SEVERAL))
+    path = _keys_of(model, error["loc"])
     dotted = shortened(".".join(str(part) for part in path))
     at = whence(path, text, changed)
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be", 1)
@@ -332,6 +333,20 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
         message = f"has {error['ctx']['actual_length']} values; give {error['ctx']['min_length']} or more"
     shown = f" (given: {shortened(repr(given))})" if isinstance(given, (int, float, str, bool)) else ""
     return f"'{dotted}'{at}: {message}{shown}" if dotted else f"{message}{shown}"
+
+
+def _keys_of(model: type[BaseModel], place: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Keys and indices that lead to a value, without pydantic's names for the forms that it may have."""
+    path: tuple[Any, ...] = ()
+    within = True  # a table, whose keys follow
+    for part in place:
+        if isinstance(part, int):
+            path = (*path, part)
+        elif within and part not in (_ONE, _SEVERAL):
+            field = getattr(_model_at(model, path), "model_fields", {}).get(part)
+            within = field is None or _mentions(field.annotation, (dict, BaseModel))
+            path = (*path, part)
+    return path
 
 
 def _elsewhere(model: type[BaseModel], path: tuple[Any, ...]) -> str:

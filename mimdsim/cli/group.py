@@ -32,6 +32,7 @@ class Commands(click.Group):
             say("mimdsim: runs on Linux; on Windows, use it in WSL", err=True)
             sys.exit(2)
         _open_streams()
+        os.environ["MPLBACKEND"] = "agg"  # figures go to files; notebooks name one that this Python may not have
         gc.set_threshold(FEW_COLLECTIONS)
         watch_memory()
         atexit.register(gc.freeze)  # at its end Python would look once more, through all that it then gives up

@@ -4,9 +4,11 @@ Every function takes whole arrays and int64 columns, one entry per vertex, and w
 the order of the listed ids, as one worker context would do them.
 """
 
-import contextlib
 import importlib
+import os
 import sys
+
+from mimdsim.base.errors import MimdsimError
 
 
 def _begin_numba() -> None:
@@ -15,9 +17,15 @@ def _begin_numba() -> None:
     looked_for = "scipy.linalg.cython_blas"
     if looked_for not in sys.modules:
         sys.modules[looked_for] = None  # type: ignore[assignment]  # Python then says that there is none
-        with contextlib.suppress(ImportError):  # a numba that has none looks for scipy as it likes
+        try:
             importlib.import_module("numba.np.arraymath")
-        del sys.modules[looked_for]
+        except ImportError:  # a numba that has none looks for scipy as it likes
+            pass
+        except ValueError as problem:  # it reads its variables when it is imported
+            given = ", ".join(sorted(name for name in os.environ if name.startswith("NUMBA_")))
+            raise MimdsimError(f"numba refuses the environment ({problem}); correct or unset {given}") from None
+        finally:
+            del sys.modules[looked_for]
 
 
 _begin_numba()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from mimdsim.base.errors import DescriptionError, shortened, suggest
+from mimdsim.base.errors import AS_CHANGED, DescriptionError, shortened, suggest
 from mimdsim.base.schema import dotted_changes, parse_toml
 from mimdsim.machine import Given, GpuMachine, MimdMachine, given_machine, load_machine, tiled_machine
 
@@ -57,9 +57,8 @@ def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
             machine[key] = value
         else:
             known = [*WORKLOAD_SECTIONS, *MACHINE_SECTIONS]
-            raise DescriptionError(
-                f"--set {shortened(key)}", [f"no section '{shortened(section)}'{suggest(section, known)}"]
-            )
+            problem = f"no section '{shortened(section)}'{suggest(section, known)}"
+            raise DescriptionError("changes", [f"'{shortened(key)}'{AS_CHANGED}: {problem}"])
     return workload, machine
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from mimdsim.base.errors import DataFileError, near, shortened
-from mimdsim.base.files import digest_of, dump_json, parse_json, read_bounded_text, write_atomically
+from mimdsim.base.files import are_plain, digest_of, dump_json, parse_json, read_bounded_text, write_atomically
 from mimdsim.base.units import counted
 from mimdsim.profile.records import OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
 from mimdsim.profile.validate import contradictions
@@ -27,7 +27,7 @@ def save_profile(path: Path | str, profile: RunProfile) -> None:
     A loss that is not a number, as when a training diverged, is written as text ("nan"), because JSON has no such
     number.
     """
-    table = dataclasses.asdict(profile)
+    table = _table_of(profile)
     if profile.training is not None:
         table["training"]["loss"] = [loss if math.isfinite(loss) else str(loss) for loss in profile.training.loss]
     write_atomically(Path(path), dump_json(table | {DIGEST: digest_of(_as_whole(table))}))
@@ -59,7 +59,7 @@ def load_profile(path: Path | str) -> RunProfile:
         raise DataFileError(
             path, f"field '{shortened(where)}': {first['msg']} ({counted(problem.error_count(), 'problem')})"
         ) from None
-    if other := _unfaithful_field(table, dataclasses.asdict(profile), "", older=older):
+    if other := _unfaithful_field(table, _table_of(profile), "", older=older):
         raise DataFileError(path, other)
     if wrong := contradictions(profile, MOST_SAID + 1):
         more = "; and more" if len(wrong) > MOST_SAID else ""
@@ -70,12 +70,23 @@ def load_profile(path: Path | str) -> RunProfile:
     return profile
 
 
+def _table_of(value: Any) -> Any:
+    """`dataclasses.asdict`, less its copies of columns, which have a number for every tile."""
+    if dataclasses.is_dataclass(value):
+        return {each.name: _table_of(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {name: _table_of(each) for name, each in value.items()}
+    if isinstance(value, tuple) and not are_plain(value):
+        return tuple(map(_table_of, value))
+    return value
+
+
 def _as_whole(value: Any) -> Any:
     """JSON with 1 for 1.0, which other programs write in its place."""
     if isinstance(value, dict):
         return {name: _as_whole(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_whole(each) for each in value]
+        return value if are_plain(value) and float not in map(type, value) else [_as_whole(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -89,6 +100,8 @@ def _unfaithful_field(said: Any, read: Any, where: str, *, older: bool) -> str:
             return f"field '{where}{missing[0]}' is missing"
         entries = [(name, said[name], read[name]) for name in said]
     elif isinstance(read, tuple):
+        if are_plain(read) and are_plain(said) and tuple(said) == read and bool not in map(type, (*said, *read)):
+            return ""
         entries = [(index, one, other) for index, (one, other) in enumerate(zip(said, read, strict=True))]
     elif (said == read and isinstance(said, bool) == isinstance(read, bool)) or (
         isinstance(read, float) and not math.isfinite(read)

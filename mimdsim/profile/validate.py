@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sized
 from itertools import islice
 from typing import Any
 
+from mimdsim.base.files import are_plain
 from mimdsim.base.residuals import interval
 from mimdsim.profile.records import Activity, GpuProfile, Inference, MemoryProfile, RunProfile, TiledProfile, Training
 
@@ -54,6 +55,10 @@ def _shorten(value: object) -> str:
 def _numbers(record: Any, where: str, field: str) -> Iterator[Problem]:
     """Every impossible number in a record or tuple; `where` is the path to it and a dot, `field` its last name."""
     column = isinstance(record, tuple)
+    if column and are_plain(record):  # of a number for every tile, few differ
+        each = set(zip(map(type, record), record, strict=True))
+        if not any(kind in (int, float) and _required(value, field) for kind, value in each):
+            return
     for name, value in enumerate(record) if column else vars(record).items():
         last = field if column else str(name)
         if type(value) in (int, float):

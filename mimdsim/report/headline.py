@@ -144,7 +144,8 @@ def _why(one: Contender, reference: Contender) -> str:
     if slower.seconds <= 0 or much - little <= 0.05 * slower.seconds:
         return ""
     name = name if one.tiled else f"{name}-bound kernels"
-    return f", mostly by {name} ({milliseconds(much)} and {milliseconds(little)} ms)"
+    both = f" and {milliseconds(little)} ms" if little else " ms; the faster has none"
+    return f", mostly by {name} ({milliseconds(much)}{both})"
 
 
 def _other_machine(one: Contender, reference: Contender) -> Said:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -135,6 +136,8 @@ class Points:
         named = name, _said(changes)
         if named not in self.workloads:
             of_file = None if self.study.mapping in ("published", "best") else self.study.mapping
+            if of_file is not None and not os.path.isfile(of_file):
+                raise DescriptionError("mapping", [f"'{of_file}' is no file; write one, 'published' or 'best'"])
             steps = self.study.training_steps
             shorter = {"training.max_training_steps": steps} if steps else {}
             loaded = load_workload(name, changes | shorter, of_file)

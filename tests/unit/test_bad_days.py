@@ -7,6 +7,7 @@ import contextlib
 import errno
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,8 @@ import pytest
 from click.testing import CliRunner
 from commands import mimdsim
 
-from mimdsim.base.atomic_folder import DRAFT, LOCK, replace_files
-from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.atomic_folder import LOCK, replace_files
+from mimdsim.base.errors import DRAFT, DescriptionError, MimdsimError
 from mimdsim.base.files import write_atomically
 from mimdsim.cli import main
 from mimdsim.machine import find_machine, load_machine
@@ -225,7 +226,7 @@ def test_a_full_disk_leaves_the_run_of_before(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Path, "replace", full)
     for name in ("old", "new"):
         output = run(tmp_path / name, 5, code=2)
-        assert "cannot be written (No space left on device); free some space and try again" in output
+        assert f"{name}/{failing}: cannot be written (No space left on device); free some space and try again" in output
     assert before == {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
     assert not (tmp_path / "new").exists()
 
@@ -279,6 +280,10 @@ def test_a_command_works_with_closed_streams(closed: str) -> None:
             FileNotFoundError(errno.ENOENT, "No usable temporary directory found"),
             "found; free some space, or set TMPDIR",
         ),
+        (
+            OSError(errno.EMFILE, "Too many open files"),
+            "mimdsim: Too many open files; allow more in the shell with  ulimit -n 1024",
+        ),
     ],
 )
 def test_a_file_that_may_grow_no_more_and_no_place_for_temporary_ones_are_said(
@@ -315,6 +320,25 @@ def test_kernels_that_can_be_kept_nowhere_are_said(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "commands", "said"),
+    [
+        (
+            {"NUMBA_NUM_THREADS": "0"},
+            "main(['check', 'digits', 'tiny'])",
+            r"mimdsim: numba refuses the environment \(.* must be > 0\.\); correct or unset .*NUMBA_NUM_THREADS\n",
+        ),
+        ({"MPLBACKEND": "broken"}, "main(['list'], standalone_mode=False); import mimdsim.report.style", ""),
+    ],
+)
+def test_an_environment_that_other_packages_refuse(variable: dict[str, str], commands: str, said: str) -> None:
+    script = f"from mimdsim.cli import main; {commands}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | variable
+    )
+    assert (done.returncode, bool(re.fullmatch(said, done.stderr))) == (2 if said else 0, True), done.stderr
 
 
 @pytest.mark.first(1)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from random_profile import make_profile
 
 import mimdsim
 from mimdsim.base.errors import DescriptionError
-from mimdsim.report.headline import verdicts
+from mimdsim.report.headline import _why, verdicts
+from mimdsim.report.machine_comparison import contenders
 
 SMALL: dict[str, Any] = {
     "data.inputs": 60, "data.classes": 3, "data.timesteps": 4, "data.input_capacity": 20, "data.train_samples": 16,
@@ -33,6 +36,14 @@ def test_every_machine_has_the_best_mapping_that_is_found_for_it() -> None:
     assert run.profile.config_sha256 != plain.profile.config_sha256
     (said,) = (one.text for one in verdicts(run.profile) if one.subject == "machine")
     assert "mostly by exchange" in said
+
+
+def test_what_the_faster_machine_has_none_of_is_not_called_0() -> None:
+    gpu = next(one for one in contenders(make_profile()) if not one.tiled)
+    slower = replace(gpu, seconds=3e-5, parts=(2.63e-5, 3e-6, 0.0, 0.0)[: len(gpu.parts)])
+    faster = replace(gpu, seconds=1e-5, parts=(0.0, 1e-5, 0.0, 0.0)[: len(gpu.parts)])
+    assert _why(slower, faster).endswith("-bound kernels (0.0263 ms; the faster has none)")
+    assert _why(faster, slower) == _why(slower, faster)
 
 
 def test_a_mapping_of_ones_own_excludes_the_search(tmp_path: Any) -> None:

@@ -16,10 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.files import dump_json
 from mimdsim.cli import main
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import simulate
-from mimdsim.profile import RunProfile, load_profile, save_profile, store
+from mimdsim.profile import RunProfile, load_profile, save_profile, store, validate
 from mimdsim.report import summary_lines, write_report
 from mimdsim.report.sections import sections
 from mimdsim.report.tables import csv_files
@@ -236,6 +237,33 @@ def test_a_few_problems_are_named_and_more_are_said(table: dict[str, Any], tmp_p
         load(broken, tmp_path)
     assert refused.value.reason.count("must be") == 3
     assert refused.value.reason.endswith("; and more")
+
+
+JSON = (
+    {}, [], (), 3, "é\n", None, {"b": [1, 2.5, -0.0, 1e300], "a": {"z": [], "y": {}}}, [[1, 2], [], [[True], [None]]],
+    ("a", 'q"', [{"k": (1,)}, "x, y"]), {"": [[{}]], "long": list(range(30))}, {2: "b", 1: [1]},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", JSON)
+def test_json_is_as_the_standard_library_writes_it(value: Any) -> None:
+    assert dump_json(value) == json.dumps(value, sort_keys=True, indent=1) + "\n"
+    for other in (math.nan, [1, math.inf], {"a": [[-math.inf]]}):
+        with pytest.raises(ValueError, match="Out of range float"):
+            dump_json([value, other])
+
+
+def test_columns_of_a_chip_of_a_million_tiles_are_not_gone_through_one_by_one(
+    profile: RunProfile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 18 numbers for every tile: `dataclasses.asdict` alone took half a minute, and reading asked for each."""
+    monkeypatch.setattr("dataclasses.asdict", pytest.fail)
+    save_profile(tmp_path / "profile.json", profile)
+    assert load_profile(tmp_path / "profile.json") == profile
+    asked: list[float] = []
+    monkeypatch.setattr(validate, "_required", lambda number, _: asked.append(number))
+    assert not list(validate._numbers((3,) * 1000 + (4,), "", "bytes_sent"))
+    assert sorted(asked) == [3, 4]
 
 
 def test_a_diverged_training_is_written_and_read(profile: RunProfile, tmp_path: Path) -> None:

@@ -397,7 +397,10 @@ def test_a_mapping_file_of_other_layers_is_refused(tmp_path: Path) -> None:
     [
         ("title = 'x'", r"has no table \[mapping\]"),
         ("[mapping]\nstates = 3", r"unknown key 'mapping\.states' \(line 2\)"),
-        ("[mapping]\nprogram = 'bst'", "mapping.program"),
+        ("[mapping]\nprogram = 'bst'", r"bad\.toml: 2 problems\n  - 'mapping\.program' \(line 2\): must be '"),
+        ("[mapping]\nprogram = ['x']", r"'mapping\.program\.0' \(line 2\): must be 'merge', 'dead_code'"),
+        ("[mapping]\nstash = 'some'", r"bad\.toml, with \S+/digits\.toml: 1 problem\n  - mapping\.stash = 'some'"),
+        ("[mapping]\nstash = 'every:7'", r"bad\.toml, with \S+/digits\.toml: 1 problem\n  - mapping\.stash = 'every"),
         ("[mapping.split.hidden0]\nbatch = 0", "greater than or equal to 1"),
         ("[mapping", "is not TOML"),
     ],
@@ -407,6 +410,13 @@ def test_a_mapping_file_with_mistakes(tmp_path: Path, text: str, message: str) -
     file.write_text(text, encoding="utf-8")
     with pytest.raises(DescriptionError, match=message):
         load_workload("digits", None, file)
+
+
+def test_what_is_wrong_without_a_mapping_file_is_said_of_the_workload(tmp_path: Path) -> None:
+    file = tmp_path / "sound.toml"
+    file.write_text("[mapping]\nstates_per_worker = 3", encoding="utf-8")
+    with pytest.raises(DescriptionError, match=r"^\S+/digits\.toml: 1 problem\n  - 'training\.batch' \(as changed\)"):
+        load_workload("digits", {"training.batch": 0}, file)
 
 
 # API and commands

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Mapping
@@ -166,16 +167,19 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
     table.setdefault("name", path.stem)
     find_beside(path, table)
     changes = dotted_changes(changes)
-    file = None
-    if mapping is not None:
-        file, options = read_mapping_file(Path(mapping))
-        if isinstance(table.setdefault("mapping", {}), dict):
-            table["mapping"] |= options
-    made = build_workload(table, changes, str(path), text, by_set=True)
-    if mapping is not None and file is not None:
-        from mimdsim.workload.description.network import network_of  # which takes workloads
+    if mapping is None:
+        return build_workload(table, changes, str(path), text, by_set=True)
+    file, options = read_mapping_file(Path(mapping))
+    own = table.get("mapping", {})
+    with_file = {**table, "mapping": own | options if isinstance(own, dict) else own}
+    try:
+        made = build_workload(copy.deepcopy(with_file), changes, f"{mapping}, with {path}", by_set=True)
+    except DescriptionError:
+        build_workload(table, changes, str(path), text, by_set=True)  # raises what is wrong without the mapping file
+        raise
+    from mimdsim.workload.description.network import network_of  # which takes workloads
 
-        check_layers(Path(mapping), file, made.name, network_of(made))
+    check_layers(Path(mapping), file, made.name, network_of(made))
     return made
 
 
