@@ -23,7 +23,7 @@ all tiles, packets as large as the host link carries them, 1,024 bytes to a tile
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 
 import numpy as np
@@ -299,28 +299,25 @@ def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, v
     return {name: (middle, middle * (1 - off), middle * (1 + off)) for name, middle, off in means}
 
 
-def _product_row(row: Cells, _asked: Asked) -> Fields:
+def _product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     published = row.number("value")
-
-    def again(machine: MimdMachine) -> float:
-        return _cycles_of(row, changed_machine(machine, _clock_of(row)))[row["metric"]][0]
-
-    def predict() -> Fields:
-        found = predict_tiled_product(row)
-        if row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
-            raise MimdsimError(f"{row['metric']} is in {unit}, not in '{shortened(row['unit'])}'")
-        formula = f"{row['operation']} in {row['dtype']}, {row['variant']}: {row['metric']}"
-        return within_bounds(*found) | {"bearing": row.bearing(row["machine"], published, again, formula=formula)}
-
-    return {
+    yield {
         "name": f"{row['operation']} {row['machine']} {row['dtype']} {row['m']}x{row['k']}x{row['n']} "
         f"{row['variant']} {row['metric']}",
         "unit": row["unit"],
         "published": published,
         "tolerance": row.number("tolerance", default=0.15),
         "kind": f"{row['operation']} {row['metric']}",
-        "predict": predict,
     }
+
+    def again(machine: MimdMachine) -> float:
+        return _cycles_of(row, changed_machine(machine, _clock_of(row)))[row["metric"]][0]
+
+    found = predict_tiled_product(row)
+    if row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
+        raise MimdsimError(f"{row['metric']} is in {unit}, not in '{shortened(row['unit'])}'")
+    formula = f"{row['operation']} in {row['dtype']}, {row['variant']}: {row['metric']}"
+    yield within_bounds(*found) | {"bearing": row.bearing(row["machine"], published, again, formula=formula)}
 
 
 TILED_PRODUCTS = ReferenceTable(

@@ -17,6 +17,7 @@ is assumed. It was looked for because rows with blocks of 16 were 310,000 cycles
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -116,28 +117,26 @@ ARRANGED = "operand and result arranged for PyTorch, as is assumed"
 NOTE = "a plan's terms are the vendor's; random pattern drawn with a fixed seed"
 
 
-def sparse_product_row(row: Cells, _asked: Asked) -> Fields:
+def sparse_product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of a published figure."""
     published, tolerance = row.number("value"), row.number("tolerance", default=0.25)
     shape = row.whole("m"), row.whole("k"), row.whole("block"), row.number("density", above=0)
     batch = 0 if row["n"] == "best" else row.whole("n")
-    through = _through(row)
-
-    def predict() -> Fields:
-        again = partial(_predict, row, shape, batch)
-        formula = f"{row['kind']}, {row['dtype']}, block {shape[2]}: {row['metric']}"
-        bearing = row.bearing(row["machine"], published, again, formula=formula)
-        note = NOTE + (f"; {ARRANGED}" if through == FRAMEWORK else "")
-        return around(again(row["machine"]), 0.2) | {"note": note, "bearing": bearing}
-
-    return {
+    framework = _through(row) == FRAMEWORK
+    yield {
         "name": f"{row['kind']} {row['dtype']} {shape[0]}x{shape[1]} n={row['n']} block {shape[2]} "
         f"density {shape[3]:g} {'over dense' if row['metric'] == RATIO else ''}".rstrip()
-        + (" through PyTorch" if through == FRAMEWORK else ""),
+        + (" through PyTorch" if framework else ""),
         "unit": row["unit"],
         "published": published,
         "tolerance": tolerance,
-        "predict": predict,
+    }
+    again = partial(_predict, row, shape, batch)
+    formula = f"{row['kind']}, {row['dtype']}, block {shape[2]}: {row['metric']}"
+    yield {
+        **around(again(row["machine"]), 0.2),
+        "note": NOTE + (f"; {ARRANGED}" if framework else ""),
+        "bearing": row.bearing(row["machine"], published, again, formula=formula),
     }
 
 
