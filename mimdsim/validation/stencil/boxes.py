@@ -311,26 +311,16 @@ def placed(slices: Boxes, blocks: Boxes) -> Placed:
     return Placed(boxes=slices, in_rows=beside.any(axis=1), beside_west=beside[:, 0], beside_east=beside[:, 1])
 
 
-def row_codelet(item_bytes: int, box: tuple[str, ...], row_axes: int) -> Codelet:
-    """A copy of rows, which are counted along the first `row_axes` axes, from one box to the same or another one."""
-    return _copy("rows", item_bytes, each_row=ROW_BUNDLES, each_word=1, box=box, row_axes=row_axes)
-
-
-def column_codelet(item_bytes: int, box: tuple[str, ...]) -> Codelet:
-    """A copy of single elements along a column."""
-    return _copy("column", item_bytes, each_row=0, each_word=2, box=box)
-
-
 def row_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Rows of narrow slices, from `source` to the same place in `target`; no table where no slice is narrow."""
     return _copies(
-        (row_codelet(item_bytes, PIXELS, 1), slices.boxes.take(slices.in_rows)), source=source, target=target
+        (copy_codelet(item_bytes, PIXELS, 1), slices.boxes.take(slices.in_rows)), source=source, target=target
     )
 
 
 def column_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Edge columns that another slice of the same tile reads, from `source` to `target`."""
-    codelet, boxes = column_codelet(item_bytes, PIXELS), slices.boxes
+    codelet, boxes = copy_codelet(item_bytes, PIXELS), slices.boxes
     first, last = boxes.bounds.copy(), boxes.bounds.copy()
     first[:, 1, 1], last[:, 1, 0] = first[:, 1, 0] + 1, last[:, 1, 1] - 1
     both = slices.beside_west & (boxes.lengths[:, 1] == 1)  # then the last column is the first
@@ -352,18 +342,19 @@ def copy_table(codelet: Codelet, boxes: Boxes, source: str, target: str) -> Vert
     return VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=boxes.columns())
 
 
-def _copy(
-    what: str, item_bytes: int, *, each_row: int, each_word: int, box: tuple[str, ...], row_axes: int = 1
-) -> Codelet:
-    """A strided copy by one context; `each_word` 1 where load and store go into one bundle, else 2."""
-    rows = {"rows" if axis == 0 else f"rows along axis {axis}": Length("target", axis) for axis in range(row_axes)}
-    inner = (
-        "here 1, load and store in one bundle (ldst64pace), as PopLibs' getMemcpyBytesPerCycle has it"
-        if each_word == 1
-        else "here nothing a row, as loads and stores take a stride themselves (our count)"
-    )
+def copy_codelet(item_bytes: int, box: tuple[str, ...], row_axes: int = 0) -> Codelet:
+    """A copy by one context of rows, which are counted along the first `row_axes` axes, from one box to the same or
+    another one; without such axes, of single elements along a column."""
+    extents = {"rows" if axis == 0 else f"rows along axis {axis}": Length("target", axis) for axis in range(row_axes)}
+    rows = (Term(bundles=ROW_BUNDLES, extents=tuple(extents)),) if row_axes else ()
+    each_word, inner = 2, "here nothing a row, as loads and stores take a stride themselves (our count)"
+    if row_axes:
+        each_word, inner = (
+            1,
+            "here 1, load and store in one bundle (ldst64pace), as PopLibs' getMemcpyBytesPerCycle has it",
+        )
     return Codelet(
-        name=f"strided copy, {what}",
+        name=f"strided copy, {'rows' if row_axes else 'column'}",
         fields=(
             Field(name="target", access="write", box=box),
             Field(name="source", access="read", box=tuple(entry.replace("target ", "source ") for entry in box)),
@@ -373,12 +364,12 @@ def _copy(
         form="vertex",
         cost=WorkerBundles(
             fixed=CALL_BUNDLES,
-            terms=(Term(bundles=each_row, extents=tuple(rows)), Term(bundles=each_word, extents=("words",))),
+            terms=(*rows, Term(bundles=each_word, extents=("words",))),
             kind="assumed",
             source=SOURCE.format(inner),
         ),
         flops=(),
-        extents={**rows, "words": Size("target", per=WORD_BYTES // item_bytes)},
+        extents=extents | {"words": Size("target", per=WORD_BYTES // item_bytes)},
     )
 
 
