@@ -18,9 +18,10 @@ from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.residuals import combined, interval, residuals_of
 from mimdsim.base.units import kind_of, uncertainty
 from mimdsim.compiler.place.product_plan import plan_product
+from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, tiled_machine
 from mimdsim.pipeline import compile_workload, retime
-from mimdsim.profile import Doubt
+from mimdsim.profile import TiledProfile
 from mimdsim.profile.ratios import Ends, UncertainSeconds
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.gpus.networks import BACKWARD_CALL_SHARE, FRAMEWORKS
@@ -73,11 +74,12 @@ def framework_step_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
         "training.batch": batch,
     }
     call = timed_call(row["machine"], changes)
-    if (call.inputs, call.classes) != (widths[0], widths[-1]):
+    has = call.network.inputs, call.network.classes
+    if has != (widths[0], widths[-1]):
         raise MimdsimError(
-            f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {call.inputs} and {call.classes}"
+            f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {has[0]} and {has[1]}"
         )
-    parts = codelet_parts(call.doubts, 1e3 / call.clock_hz)
+    parts = codelet_parts(call.timed.doubts, 1e3 / call.timed.clock_hz)
     bearing = row.bearing(row["machine"], measured, lambda machine: 1e3 * call.again(machine), parts=parts)
     yield within_bounds(1e3 * call.seconds, 1e3 * call.low, 1e3 * call.high) | {"bearing": bearing}
 
@@ -94,17 +96,14 @@ def _widths(row: Cells) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of the model: seconds and how far their sources leave them off (low, high), the shape of what was timed;
-    doubts: of its cycles; again: seconds of the same program on another description of the machine."""
+    """One call of the model: seconds and how far their sources leave them off (low, high), network and timed training
+    step; again: seconds of the same program on another description of the machine."""
 
     seconds: float
     low: float
     high: float
-    cycles: int
-    inputs: int
-    classes: int
-    doubts: tuple[Doubt, ...]
-    clock_hz: float
+    network: SpikingNetwork
+    timed: TiledProfile
     again: Callable[[MimdMachine], float]
 
     @property
@@ -114,10 +113,10 @@ class Call:
         on_chip = [
             UncertainSeconds(
                 source=doubt.source,
-                seconds=doubt.cycles / self.clock_hz,
-                half_width=scale * doubt.half_width_cycles / self.clock_hz,
+                seconds=self.timed.seconds(doubt.cycles),
+                half_width=scale * doubt.half_width_cycles / self.timed.clock_hz,
             )
-            for doubt in self.doubts
+            for doubt in self.timed.doubts
         ]
         whole = scale * self.seconds * math.log(self.high / self.seconds)
         left = max(whole**2 - combined(part.half_width for part in on_chip) ** 2, 0.0)
@@ -156,17 +155,7 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
     on_chip = timed.cycles / timed.clock_hz
     off = combined((timed.propagated * on_chip, *of_host, START_DOUBT_SECONDS))
     low, high = interval(on_chip + host, off / (on_chip + host))
-    return Call(
-        seconds=on_chip + host,
-        doubts=timed.doubts,
-        clock_hz=timed.clock_hz,
-        again=again,
-        low=low,
-        high=high,
-        cycles=timed.cycles,
-        inputs=network.inputs,
-        classes=network.classes,
-    )
+    return Call(seconds=on_chip + host, low=low, high=high, network=network, timed=timed, again=again)
 
 
 def loop_seconds(changes: Mapping[str, Any]) -> Ends:

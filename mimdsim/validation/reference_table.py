@@ -32,6 +32,7 @@ class Bearing:
     one; raises MimdsimError if it has none. parts: (codelet as "codelet NAME", kind of source, its part of the
     prediction, in the row's unit) for every codelet whose cost the prediction has in proportion. formula: rows of a
     table with the same are off alike, beyond what they have from the machine and those codelets ("": those of a kind).
+    spread: the row's cell of the column of that name.
     """
 
     line: int
@@ -40,6 +41,7 @@ class Bearing:
     again: Callable[[MimdMachine], float]
     parts: tuple[tuple[str, str, float], ...] = ()
     formula: str = ""
+    spread: str = ""
 
 
 def codelet_parts(doubts: Iterable[Doubt], of_a_cycle: float) -> tuple[tuple[str, str, float], ...]:
@@ -186,7 +188,8 @@ class Cells(dict[str, str]):
 
     def bearing(self, machine: str, measured: float, again: Callable[[MimdMachine], float], **more: Any) -> Bearing:
         """What the row tells of a machine; more: other fields of it."""
-        return Bearing(line=self.line, machine=machine, measured=measured, again=again, **more)
+        spread = self.get(SPREAD, "")
+        return Bearing(line=self.line, machine=machine, measured=measured, again=again, spread=spread, **more)
 
     def predicted(
         self, machine: MimdMachine, measured: float, again: Callable[[MimdMachine], float], *shares: float, **more: Any

@@ -7,7 +7,7 @@ import pytest
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.costs.library import arithmetic, casts, dense, elementwise, network, operation_costs, reductions, sparse
-from mimdsim.validation import vendor_formulas as formulas
+from mimdsim.validation import vendor as formulas
 from mimdsim.validation.sparse import codelets as popsparse
 from mimdsim.validation.vendor import VendorParams, formats
 

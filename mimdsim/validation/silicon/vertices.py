@@ -35,7 +35,7 @@ from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES, binary_1d_cycles, unary_1d_cycles
 from mimdsim.machine import tiled_machine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
-from mimdsim.validation.vendor_formulas import scaled_add_1d_cycles
+from mimdsim.validation.vendor import scaled_add_1d_cycles
 
 VECTOR = 2  # floats in 64 bits
 SQUARE_ROOT = 4  # PopLibs' loop over square roots takes 10 bundles for two, a load and a store included
