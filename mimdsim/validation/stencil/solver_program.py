@@ -15,6 +15,7 @@ held by another (`boxes.py`) goes through a copy of its own on the way back. Bot
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,8 +42,8 @@ from mimdsim.validation.stencil.boxes import (
     Boxes,
     box_of,
     computed,
+    copies,
     copy_codelet,
-    copy_table,
     held,
     least_surface,
     squarest,
@@ -358,12 +359,12 @@ def _step(solver: Solver, codelet: Codelet, places: Places, turning: tuple[str, 
     operands["new"] = WRITTEN if places.moved else turning[-1]
     rows = copy_codelet(ITEM_BYTES, box_of(len(places.shape)), places.row_axes)
     body = _boundary(turning[-2], places, number) if solver.boundary else []
-    before = tuple(copy_table(rows, places.own, fields[role], name) for name, role in gathered.items())
-    body.append(_superstep("pre copies", number, before))
+    before = (copies(rows, places.own, fields[role], name) for name, role in gathered.items())
+    body.append(_superstep("pre copies", number, tuple(itertools.chain(*before))))
     body.append(_superstep("compute", number, (_vertices(solver, codelet, places, operands),)))
     if places.moved:
-        back = copy_table(rows, places.own.inside(solver.pad, places.shape), WRITTEN, turning[-1])
-        body.append(_superstep("post copies", number, (back,)))
+        back = copies(rows, places.own.inside(solver.pad, places.shape), WRITTEN, turning[-1])
+        body.append(_superstep("post copies", number, back))
     return body
 
 
