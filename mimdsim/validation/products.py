@@ -94,12 +94,10 @@ def matrix_vector_program(
         "segment": segment,
     }
     tile = (segment * rows + row) * tiles // (segments * rows)
-    variables = _variables(rows, columns, segments, pieces, tile, tiles)
-    variables += _streams(rows, columns, tiles) if streams else []
     tail = ".stream" if streams else ""
     made = ProgramBuilder(
         tiles=tiles,
-        variables={variable.name: variable for variable in variables},
+        variables=_variables(rows, columns, segments, pieces, tile, tiles, streams),
         inputs={"a": f"matrix{tail}", "x": f"x{tail}"},
         outputs={"y": f"y{tail}"},
     )
@@ -117,32 +115,33 @@ def matrix_vector_program(
 
 
 def _variables(
-    rows: int, columns: int, segments: int, pieces: dict[str, np.ndarray], tile: np.ndarray, tiles: int
-) -> list[Variable]:
-    """A and the partial sums with the vertices that use them, x and y spread over all tiles."""
+    rows: int, columns: int, segments: int, pieces: dict[str, np.ndarray], tile: np.ndarray, tiles: int, streams: bool
+) -> dict[str, Variable]:
+    """A and the partial sums with the vertices that use them, x and y spread over all tiles; packets from and to the
+    host where they come or leave."""
     row, begin, end, segment = pieces.values()
     parts, sums = (
         np.array([[row, row + 1], [low, high]]).transpose(2, 0, 1)
         for low, high in ((begin, end), (segment, segment + 1))
     )
     matrix, partials = (rows, columns), (rows, segments)
-    return [
-        _variable("matrix", matrix, TileMapping.of_boxes(tile, parts, matrix), "weights"),
-        _variable("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
-        _variable("partials", partials, TileMapping.of_boxes(tile, sums, partials), "gradients"),
-        _variable("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
+    placed: list[tuple[str, tuple[int, ...], TileMapping, str]] = [
+        ("matrix", matrix, TileMapping.of_boxes(tile, parts, matrix), "weights"),
+        ("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
+        ("partials", partials, TileMapping.of_boxes(tile, sums, partials), "gradients"),
+        ("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
     ]
-
-
-def _streams(rows: int, columns: int, tiles: int) -> list[Variable]:
-    """Where packets from and to the host lie."""
-    packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
-    landed = _spread(rows * columns, packet_in, tiles, axis=FLAT)
-    return [
-        _variable("matrix.stream", (rows, columns), landed, "exchange buffers"),
-        _variable("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
-        _variable("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
-    ]
+    if streams:
+        packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
+        placed += [
+            ("matrix.stream", matrix, _spread(rows * columns, packet_in, tiles, axis=FLAT), "exchange buffers"),
+            ("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
+            ("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
+        ]
+    return {
+        name: Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
+        for name, shape, mapping, category in placed
+    }
 
 
 def _check(machine: MimdMachine, rows: int, columns: int, variant: str, segments: int | None) -> int:
@@ -170,10 +169,6 @@ def _spread(elements: int, grain: int, tiles: int, axis: int = 0) -> TileMapping
     grains = -(-elements // grain)
     number = np.arange(grains)
     return TileMapping.split(axis, number * tiles // grains, number * grain, np.minimum((number + 1) * grain, elements))
-
-
-def _variable(name: str, shape: tuple[int, ...], mapping: TileMapping, category: str) -> Variable:
-    return Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
 
 
 def _superstep(name: str, *copies: Copy) -> Superstep:

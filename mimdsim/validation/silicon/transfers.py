@@ -129,20 +129,25 @@ def _cycles(
     else:
         sender, fanout = np.unique(sender, return_counts=True)
         each = float(transactions)
-    first = np.concatenate([[0], np.cumsum(fanout)]).astype(np.int64)
-    bytes_of = np.full(len(fanout), math.ceil(each * size), np.int64)
-    messages = Messages(sender=sender, size_bytes=bytes_of, first=first, reader=reader)
-    tiles = np.unique(np.concatenate([sender, reader]))
-
-    def by(tile: np.ndarray, amount: np.ndarray) -> np.ndarray:
-        return np.bincount(np.searchsorted(tiles, tile), weights=amount, minlength=len(tiles))
-
-    requests, got = by(sender, np.full(len(sender), each)), by(reader, np.repeat(bytes_of, fanout))
-    heard = by(reader, np.repeat(np.full(len(sender), each), fanout))
-    ends = Ends(tiles, by(sender, bytes_of), got, requests, heard)
+    messages, ends = _messages(sender, fanout, reader, math.ceil(each * size), each)
     cycles = float(network.phase_of(messages, ends, trees=mechanism != "UNICAST").cycles[0])
     turns = len(sender) if mechanism != "UNICAST" else 1
     return cycles * (turns + 1) / (2 * turns)
+
+
+def _messages(
+    sender: np.ndarray, fanout: np.ndarray, reader: np.ndarray, size: int, requests: float = 0.0
+) -> tuple[Messages, Ends]:
+    """A message of so many bytes and requests from every sender to the next `fanout` readers, and their ends."""
+    first = np.concatenate([[0], np.cumsum(fanout)]).astype(np.int64)
+    bytes_of = np.full(len(fanout), size, np.int64)
+    tiles = np.unique(np.concatenate([sender, reader]))
+
+    def by(tile: np.ndarray, each: float) -> np.ndarray:
+        return np.bincount(np.searchsorted(tiles, tile), np.full(len(tile), each), len(tiles))
+
+    ends = Ends(tiles, by(sender, size), by(reader, size), by(sender, requests), by(reader, requests))
+    return Messages(sender=sender, size_bytes=bytes_of, first=first, reader=reader), ends
 
 
 def _asking(pattern: str) -> int:
@@ -230,12 +235,7 @@ def _drawn_rates(tiles: int, channels: int, network: int, size: int, direction: 
     for at in range(DRAWS):
         ends = draw.permutation(places)[:tiles], draw.permutation(ports)[np.arange(tiles) % channels]
         sender, reader = (each.astype(np.int64) for each in (ends[::-1] if direction == "read" else ends))
-        each = np.full(tiles, size, np.int64)
-        messages = Messages(sender=sender, size_bytes=each, first=np.arange(tiles + 1), reader=reader)
-        taking = np.unique(np.concatenate(ends))
-        sent, received = (np.bincount(np.searchsorted(taking, end), each, len(taking)) for end in (sender, reader))
-        nothing = np.zeros(len(taking))
-        cycles = fabric.phase_of(messages, Ends(taking, sent, received, nothing, nothing), one).cycles[0]
+        cycles = fabric.phase_of(*_messages(sender, np.ones(tiles, np.int64), reader, size), one).cycles[0]
         share = np.unique(ends[1], return_counts=True)[1].max() * size / PORT_BYTES[direction]
         rates[at] = tiles * size / max(float(cycles), float(share))
     return rates
