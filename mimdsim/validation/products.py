@@ -18,7 +18,7 @@ The tutorial's program begins with A and x in host streams and ends with y in on
 costs on the chip: a stream is in row-major order, so what the host sends is moved by an exchange to the tile that needs
 it, and y from the tile that made it. The placement of streams on the chip is not public. Assumed: packet by packet over
 all tiles, packets as large as the host link carries them, 1,024 bytes to a tile and 256 bytes from a tile
-(osmarks/ipu-stack exchange.rs). `streams=False` leaves these phases out.
+(osmarks/ipu-stack exchange.rs).
 """
 
 from __future__ import annotations
@@ -71,20 +71,13 @@ def tutorial_segments(machine: MimdMachine, rows: int, columns: int) -> int:
     return int(split[np.argmin(compute + exchange + sum_compute + sum_exchange)])
 
 
-def matrix_vector_program(
-    machine: MimdMachine,
-    rows: int,
-    columns: int,
-    variant: str = "c++",
-    segments: int | None = None,
-    streams: bool = True,
-) -> Program:
+def matrix_vector_program(machine: MimdMachine, rows: int, columns: int, variant: str = "c++") -> Program:
     """The program of y[rows] = A[rows, columns] x[columns] in fp32; inputs "a" and "x", output "y".
 
     variant "c++" or "assembler" says how the vertices are written. Raises DescriptionError for a bad shape or variant.
     """
-    segments = _check(machine, rows, columns, variant, segments)
-    tiles = machine.chip.tiles
+    _check(rows, columns, variant)
+    tiles, segments = machine.chip.tiles, tutorial_segments(machine, rows, columns)
     row = np.tile(np.arange(rows), segments)
     segment = np.repeat(np.arange(segments), rows)
     pieces = {
@@ -94,28 +87,25 @@ def matrix_vector_program(
         "segment": segment,
     }
     tile = (segment * rows + row) * tiles // (segments * rows)
-    tail = ".stream" if streams else ""
     made = ProgramBuilder(
         tiles=tiles,
-        variables=_variables(rows, columns, segments, pieces, tile, tiles, streams),
-        inputs={"a": f"matrix{tail}", "x": f"x{tail}"},
-        outputs={"y": f"y{tail}"},
+        variables=_variables(rows, columns, segments, pieces, tile, tiles),
+        inputs={"a": "matrix.stream", "x": "x.stream"},
+        outputs={"y": "y.stream"},
     )
-    if streams:
-        made.add(_superstep("place x", Copy(source="x.stream", target="x")))
-        operands = {"stream": "matrix.stream", "matrix": "matrix"}
-        made.add_vertices(_superstep("place A"), PLACE, tile, operands, pieces)
+    made.add(_superstep("place x", Copy(source="x.stream", target="x")))
+    operands = {"stream": "matrix.stream", "matrix": "matrix"}
+    made.add_vertices(_superstep("place A"), PLACE, tile, operands, pieces)
     operands = {"row": "matrix", "vector": "x", "partial": "partials"}
     made.add_vertices(_superstep("multiply"), DOT_PRODUCT[variant], tile, operands, pieces)
     each, operands = np.arange(rows), {"partials": "partials", "out": "y"}
     made.add_vertices(_superstep("add"), ROW_SUM[variant], each * tiles // rows, operands, {"row": each})
-    if streams:
-        made.add(_superstep("leave y", Copy(source="y", target="y.stream")))
+    made.add(_superstep("leave y", Copy(source="y", target="y.stream")))
     return plan_exchanges(made.program())
 
 
 def _variables(
-    rows: int, columns: int, segments: int, pieces: dict[str, np.ndarray], tile: np.ndarray, tiles: int, streams: bool
+    rows: int, columns: int, segments: int, pieces: dict[str, np.ndarray], tile: np.ndarray, tiles: int
 ) -> dict[str, Variable]:
     """A and the partial sums with the vertices that use them, x and y spread over all tiles; packets from and to the
     host where they come or leave."""
@@ -125,26 +115,23 @@ def _variables(
         for low, high in ((begin, end), (segment, segment + 1))
     )
     matrix, partials = (rows, columns), (rows, segments)
-    placed: list[tuple[str, tuple[int, ...], TileMapping, str]] = [
+    packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
+    placed: tuple[tuple[str, tuple[int, ...], TileMapping, str], ...] = (
         ("matrix", matrix, TileMapping.of_boxes(tile, parts, matrix), "weights"),
         ("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
         ("partials", partials, TileMapping.of_boxes(tile, sums, partials), "gradients"),
         ("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
-    ]
-    if streams:
-        packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
-        placed += [
-            ("matrix.stream", matrix, _spread(rows * columns, packet_in, tiles, axis=FLAT), "exchange buffers"),
-            ("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
-            ("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
-        ]
+        ("matrix.stream", matrix, _spread(rows * columns, packet_in, tiles, axis=FLAT), "exchange buffers"),
+        ("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
+        ("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
+    )
     return {
         name: Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
         for name, shape, mapping, category in placed
     }
 
 
-def _check(machine: MimdMachine, rows: int, columns: int, variant: str, segments: int | None) -> int:
+def _check(rows: int, columns: int, variant: str) -> None:
     problems = [
         f"'{name}' is {extent!r}; a whole number of at least 1 is needed"
         for name, extent in (("rows", rows), ("columns", columns))
@@ -154,14 +141,8 @@ def _check(machine: MimdMachine, rows: int, columns: int, variant: str, segments
         problems.append(f"{rows} x {columns} elements; at most {MAX_ELEMENTS}")
     if variant not in DOT_PRODUCT:
         problems.append(f"'variant' is {variant!r}; write one of {', '.join(DOT_PRODUCT)}")
-    if not problems and segments is None:
-        segments = tutorial_segments(machine, rows, columns)
-    if not problems and not (isinstance(segments, int | np.integer) and 1 <= segments <= columns):
-        problems.append(f"'segments' is {segments!r}; a row of {columns} elements has 1 to {columns}")
     if problems:
         raise DescriptionError("matrix-vector product", problems)
-    assert segments is not None
-    return int(segments)
 
 
 def _spread(elements: int, grain: int, tiles: int, axis: int = 0) -> TileMapping:
