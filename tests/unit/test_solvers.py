@@ -18,12 +18,13 @@ from mimdsim.program import extents_of, verify
 from mimdsim.validation.reference_table import Asked
 from mimdsim.validation.stencil.boxes import computed, held, least_surface, squarest
 from mimdsim.validation.stencil.solver_program import SOLVERS, STEPS, WEIGHTS, codelet_of, solver_program
-from mimdsim.validation.stencil.solver_steps import SOLVER_STEPS, solver_times, triad_program, triad_times
+from mimdsim.validation.stencil.solver_steps import SOLVER_STEPS, step_times, triad_program
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = tuple(ROOT / "references" / name for name in ("stencil_mk2_chips.csv", "devito_ipu.csv"))
 HEAT_2D, HEAT_3D = ("heat2d", 2, "HeatEquationOptimized"), ("heat3d", 2, "HeatEquationOptimized")
+TRIAD = ("stream_triad", 2, "TriadVertexAssembly")
 ALIEV_PANFILOV = ("aliev_panfilov", 2, "AlievPanfilov")
 GRIDS = {2: (21, 46), 3: (14, 15, 34)}
 
@@ -181,12 +182,12 @@ def test_a_triad_adds_and_takes_a_bundle_for_two_elements() -> None:
     executor.run()
     np.testing.assert_allclose(executor.read("a"), b + 3 * c, rtol=1e-6)
     # 3,748 turns of 2 elements, 7 bundles around them, 16 of the state; loop control 40 and its barrier 126
-    assert triad_times(7500).cycles == 6 * (3748 + 7 + 16) + 166
+    assert step_times(*TRIAD, (7500 * 1472 * 6,), 1).cycles == 6 * (3748 + 7 + 16) + 166
 
 
 def test_a_step_on_one_chip_is_the_sum_of_its_parts() -> None:
     """Largest tile 174 x 250: a context has 29 rows of 250, 124 pairs and both ends each."""
-    found = solver_times(*HEAT_2D, (8000, 8000), 1)
+    found = step_times(*HEAT_2D, (8000, 8000), 1)
     compute = 6 * (16 + 29 * (124 * 16 + 2 * 12 + 2 * (4 * 2 + 4)))
     copies = 6 * (49 + 30 * 6 + 30 * 251 // 2)  # blocks at the edges hold the border, too
     words = 2 * (174 + 250) + 4
@@ -210,9 +211,9 @@ def test_a_step_on_one_chip_is_the_sum_of_its_parts() -> None:
 )
 def test_programs_that_cannot_be_made_say_why(arguments: tuple[Any, ...], said: str) -> None:
     with pytest.raises(MappingError, match=said):
-        solver_times(*arguments)
+        step_times(*arguments)
     with pytest.raises(MappingError, match="give 4 to"):
-        triad_times(3)
+        step_times(*TRIAD, (3 * 1472 * 6,), 1)
 
 
 def rows_of(*rows: dict[str, str]) -> list[dict[str, Any]]:
@@ -310,7 +311,7 @@ def test_what_did_not_fit_is_told_without_a_verdict() -> None:
     assert "does not fit here either" in large["note"]
     assert "(published: 700000 B)" in large["note"]
     assert "would fit here" in small["note"]
-    assert large["predicted"] == solver_times(*HEAT_2D, (10000, 10000), 1).memory.peak_bytes
+    assert large["predicted"] == step_times(*HEAT_2D, (10000, 10000), 1).memory.peak_bytes
 
 
 @pytest.mark.slow
@@ -325,7 +326,7 @@ def test_all_steps_beside_the_published_ones() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [lambda: solver_times(*HEAT_2D, (28000, 28000), 16)], ids=["16 chips"])
+@pytest.mark.parametrize("make", [lambda: step_times(*HEAT_2D, (28000, 28000), 16)], ids=["16 chips"])
 def test_sixteen_chips_are_timed_without_an_array_of_cells(make: Callable[[], Any]) -> None:
     found = make()
     assert found.link_cycles > 1000

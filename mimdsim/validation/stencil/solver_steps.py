@@ -135,53 +135,17 @@ class Timed:
 
 
 @lru_cache(maxsize=256)
-def solver_times(
+def step_times(
     problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine | None = None
 ) -> Timed:
-    """One step of the solver SOLVERS[problem, order, vertex] on `chips` chips, Mk2 unless another is described.
+    """One step of the solver SOLVERS[problem, order, vertex] on `chips` chips, Mk2 unless another is described, or one
+    pass of the triad, whose grid is the number of its elements.
 
-    Raises MappingError for a solver that is not there, for chips other than 1 to 64 and as `solver_program`.
+    Raises MappingError for a program that is not there, for chips other than 1 to 64, and as `solver_program` and
+    `triad_program`. Not verified, as that takes memory for every cell: tests verify smaller grids.
     """
-    solver, machine = _solver(problem, order, vertex), _machine(chips, chip)
-    program = _made(problem, order, vertex, grid, chips, chip)
-    loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
-    table = next(table for step, _, _ in program.supersteps() for table in step.tables if "cells" in table.columns)
-    turns, slots = int(table.columns[extent].max()), loop.term(extent).bundles
-    return _timed(program, machine, codelet_of(solver, reloaded=True), STEPS, turns, slots)
-
-
-@lru_cache(maxsize=8)
-def _made(
-    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine | None
-) -> Program:
-    return solver_program(_solver(problem, order, vertex), grid, _machine(chips, chip), chips)
-
-
-def _solver(problem: str, order: int, vertex: str) -> Solver:
-    solver = SOLVERS.get((problem, order, vertex))
-    if solver is None:
-        alike = [key for key in SOLVERS if key[0] == problem] or SOLVERS
-        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in alike)
-        given = f"{shortened(problem, 40)} of order {order}, {shortened(vertex, 40)}"
-        raise MappingError(f"no program of {given}; known: {known}")
-    return solver
-
-
-@lru_cache(maxsize=64)
-def triad_times(elements: int, chip: MimdMachine | None = None) -> Timed:
-    """One pass of the triad over `elements` of every context of one chip; raises MappingError for none."""
-    machine = _machine(1, chip)
-    return _timed(triad_program(machine, elements), machine, TRIAD, 1, turns_of(elements), 1)
-
-
-def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
-    if not 1 <= chips <= MOST_CHIPS:
-        raise MappingError(f"{chips} chips; the published programs run on 1 to {MOST_CHIPS}")
-    return changed_machine(chip or tiled_machine(MACHINE, ""), {"links.chips": chips})
-
-
-def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float) -> Timed:
-    """Not verified, as that takes memory for every cell: tests verify smaller grids."""
+    machine = _machine(chips, chip)
+    program, slowest, steps, turns, slots = _made(problem, order, vertex, grid, chips, chip)
     paired = machine.model_copy(update={"tile": machine.tile.model_copy(update={"compiled_dual_issue": 1.0})})
     loads = program_loads(program, NOTHING, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
@@ -199,6 +163,39 @@ def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int,
         slots=slots,
         memory=memory_profile(program, measure_memory(program, machine), machine),
     )
+
+
+@lru_cache(maxsize=8)
+def _made(
+    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine | None
+) -> tuple[Program, Codelet, int, int, float]:
+    """The program, its vertex in the slowest reading of the source, steps; turns and slots as of `Timed`."""
+    machine = _machine(chips, chip)
+    if vertex == TRIAD.name:
+        elements = grid[0] // (TILES * CONTEXTS)
+        return triad_program(machine, elements), TRIAD, 1, turns_of(elements), 1.0
+    solver = _solver(problem, order, vertex)
+    program = solver_program(solver, grid, machine, chips)
+    loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
+    table = next(table for step, _, _ in program.supersteps() for table in step.tables if "cells" in table.columns)
+    turns, slots = int(table.columns[extent].max()), loop.term(extent).bundles
+    return program, codelet_of(solver, reloaded=True), STEPS, turns, slots
+
+
+def _solver(problem: str, order: int, vertex: str) -> Solver:
+    solver = SOLVERS.get((problem, order, vertex))
+    if solver is None:
+        alike = [key for key in SOLVERS if key[0] == problem] or SOLVERS
+        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in alike)
+        given = f"{shortened(problem, 40)} of order {order}, {shortened(vertex, 40)}"
+        raise MappingError(f"no program of {given}; known: {known}")
+    return solver
+
+
+def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
+    if not 1 <= chips <= MOST_CHIPS:
+        raise MappingError(f"{chips} chips; the published programs run on 1 to {MOST_CHIPS}")
+    return changed_machine(chip or tiled_machine(MACHINE, ""), {"links.chips": chips})
 
 
 def _cycles(program: Program, machine: MimdMachine) -> int:
@@ -269,9 +266,7 @@ class Case:
         )
 
     def timed(self, chip: MimdMachine) -> Timed:
-        if self.vertex == TRIAD.name:
-            return triad_times(self.grid[0] // (TILES * CONTEXTS), chip)
-        return solver_times(*self.program, chip)
+        return step_times(*self.program, chip)
 
     def launch_seconds(self, request_seconds: float) -> float:
         """An iteration's share of the host's request."""
@@ -279,10 +274,8 @@ class Case:
 
     def microseconds(self, chip: MimdMachine, described: MimdMachine) -> float:
         """Predicted, of an iteration of the program for a chip on another description of it."""
-        if self.vertex == TRIAD.name:
-            cycles = self.timed(described).cycles
-        else:
-            cycles = _cycles(_made(*self.program, chip), _machine(self.chips, described)) / STEPS
+        program, _, steps, *_ = _made(*self.program, chip)
+        cycles = _cycles(program, _machine(self.chips, described)) / steps
         return 1e6 * (cycles / described.chip.clock_hz + self.launch_seconds(described.host.request_seconds))
 
 
