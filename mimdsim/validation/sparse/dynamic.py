@@ -40,6 +40,7 @@ from mimdsim.validation.sparse.codelets import (
     repeated_cycles,
 )
 
+SEED = 1  # of the pattern
 SAMPLED_BLOCKS = 2_000_000  # beyond this many blocks the pattern is drawn as counts per partition only
 
 
@@ -56,11 +57,11 @@ class Propagation:
     arrivals: tuple[int, ...]
 
 
-def _fill(shape: SparseShape, one: Splits, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _fill(shape: SparseShape, one: Splits) -> tuple[np.ndarray, np.ndarray]:
     """Blocks and used rows of every (row part, column part) of a random pattern."""
     x, y = one.x, one.y
     height, width = ceil_divide(shape.block_rows, x), ceil_divide(shape.block_columns, y)
-    random = stream(seed, "sparse pattern", shape.block_rows, shape.block_columns, shape.nonzero_blocks)
+    random = stream(SEED, "sparse pattern", shape.block_rows, shape.block_columns, shape.nonzero_blocks)
     cells = shape.block_rows * shape.block_columns
     if cells > SAMPLED_BLOCKS:
         # Binomial counts; with this many blocks every row is in use but for its chance of being empty.
@@ -76,11 +77,11 @@ def _fill(shape: SparseShape, one: Splits, seed: int) -> tuple[np.ndarray, np.nd
     )
 
 
-def propagate(shape: SparseShape, one: Splits, seed: int = 1) -> Propagation | None:
+def propagate(shape: SparseShape, one: Splits) -> Propagation | None:
     """Steps until every displaced block has met its tile; None when not all blocks find room. one: as `_partitions`
     has it."""
     x, y, z, group = one.x, one.y, one.z, GROUP_ENTRIES[shape.block > 1]
-    blocks, rows = _fill(shape, one, seed)
+    blocks, rows = _fill(shape, one)
     # Rows are dealt to the z buckets of a part; the last entry of a bucket marks its end.
     blocks_each, rows_each = np.maximum(-(-blocks // z), 1), np.maximum(-(-rows // z), 1)
     entries_per_block = 1 + 2 * rows_each / blocks_each
@@ -312,7 +313,7 @@ def _lowest(shape: SparseShape, p: Splits, possible: Ints, contexts: int) -> tup
     return best, lowest
 
 
-def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Choice | None:
+def plan_dynamic(shape: SparseShape, machine: MimdMachine) -> Choice | None:
     """The plan of lowest estimate; None where none fits."""
     if shape.dtype == "f32" and shape.block == 16:
         # No such codelet: popsparse takes four blocks of 8 (getBlockDimensionsToUse); placed singly here (assumed).
@@ -324,7 +325,7 @@ def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Choice 
         return None
     best, lowest = _lowest(shape, partitions, possible, contexts)
     one = partitions.at(best)
-    propagation = propagate(shape, one, seed)
+    propagation = propagate(shape, one)
     shared = ceil_divide(one.partials, contexts)
     terms = {
         "dense exchange": one.dense,

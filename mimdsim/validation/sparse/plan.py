@@ -64,16 +64,14 @@ def plan_sparse_product(
     density: float,
     dtype: str = "f16",
     static: bool = True,
-    seed: int = 1,
 ) -> SparsePlan:
     """Plan sparse [rows, columns] times dense [columns, batch], nonzeros in random `block` x `block` squares.
 
     block: 1, 4, 8 or 16. dtype: "f16" or "f32". static: positions are known at compile time; else they arrive at run
-    time in buckets. seed: draws the random pattern whose excess the buckets of dynamic sparsity must pass on.
-    Raises NoCycleFormula (block, dtype), DescriptionError (extents, density) and DoesNotFit.
+    time in buckets. Raises NoCycleFormula (block, dtype), DescriptionError (extents, density) and DoesNotFit.
     """
     shape = SparseShape(rows=rows, columns=columns, batch=batch, block=block, density=density, dtype=dtype)
-    choice = plan_static(shape, machine) if static else plan_dynamic(shape, machine, seed)
+    choice = plan_static(shape, machine) if static else plan_dynamic(shape, machine)
     kind = "static" if static else "dynamic"
     what = (
         f"{kind} sparse product [{rows}, {columns}] x [{columns}, {batch}], block {block}, density {density:g}, {dtype}"
