@@ -195,25 +195,66 @@ def _product_seconds(gpu: GpuMachine, neurons: int, rows: int, *, forward: bool,
     return seconds
 
 
-# Arrays of timesteps * batch * neurons values that fused neurons of SpikingJelly in CuPy read and write, the backward
-# pass with its sum; derived.
-FUSED: dict[Precision, dict[Way, int]] = {
-    # microseconds of the documentation's table (2021) over 0.88 of the DRAM's peak on an RTX 2080 Ti; the code says 9
-    # and, with the gradient added to an old one, 13
-    "fp32": {"forward": 14, "backward": 13},
-    # another kernel, pairs of values, no branches; counted from cuda_kernel/neuron_kernel/lif.py of 0.0.0.1: zeros for
-    # three arrays, potentials copied behind the first, x read, three arrays written; the sum reads the spikes, its
-    # gradient and two arrays of zeros are written, four arrays read, the gradient of x written
-    "fp16": {"forward": 9, "backward": 9},
-}
+@dataclass(frozen=True, kw_only=True)
+class FusedNeurons:
+    """Arrays of timesteps * batch * neurons values that a pass reads and writes; the backward pass with its sum.
+
+    earlier: the same of both passes together by an earlier version of the code, where there is one that a table may
+    have timed; 0 where there is none.
+    """
+
+    name: str
+    precisions: tuple[Precision, ...]
+    forward: int
+    backward: int
+    source: str
+    earlier: int = 0
 
 
-def fused_seconds(gpu: GpuMachine, *, values: int, precision: Precision, direction: Way) -> float:
+FUSED: tuple[FusedNeurons, ...] = (
+    FusedNeurons(
+        name="SpikingJelly CuPy",
+        precisions=("fp32",),
+        forward=14,
+        backward=13,
+        source="derived: microseconds of the documentation's table (2021) over 0.88 of the DRAM's peak on an RTX "
+        "2080 Ti; the code says 9 and, with the gradient added to an old one, 13",
+    ),
+    FusedNeurons(
+        name="SpikingJelly CuPy",
+        precisions=("fp16",),  # another kernel: pairs of values, no branches
+        forward=9,
+        backward=9,
+        source="derived: counted from cuda_kernel/neuron_kernel/lif.py of 0.0.0.1: zeros for three arrays, potentials "
+        "copied behind the first, x read, three arrays written; the sum reads the spikes, its gradient and two arrays "
+        "of zeros are written, four arrays read, the gradient of x written",
+    ),
+    FusedNeurons(
+        name="SpikingJelly Triton",
+        precisions=("fp32", "fp16"),
+        forward=3,
+        backward=5,
+        source="derived: counted from triton_kernel/neuron_kernel/lif.py of 0.0.0.1: x read, two arrays written; the "
+        "sum reads the spikes, its gradient is written, two arrays read, the gradient of x written; before (3bbb89a), "
+        "potentials were written too, and zeros written and read as their gradient: 11 passes instead of 8",
+        earlier=11,
+    ),
+)
+
+
+def fused_seconds(
+    gpu: GpuMachine,
+    neurons: FusedNeurons,
+    *,
+    values: int,
+    precision: Precision,
+    direction: Way,
+) -> float:
     """One pass over `values` = timesteps * batch * neurons values. Raises ValueError when there are none."""
     if values < 1:
         raise ValueError(f"fused neurons over {values} values: must be at least 1")
-    moved = FUSED[precision][direction] * values * ELEMENT_BYTES[precision]
-    return elementwise_seconds(gpu, moved, launching="stream").seconds
+    passes = neurons.forward if direction == "forward" else neurons.backward
+    return elementwise_seconds(gpu, passes * values * ELEMENT_BYTES[precision], launching="stream").seconds
 
 
 # Period of a Python call that launches one kernel, of the computer a device was timed in; a fact of that computer.
@@ -376,18 +417,23 @@ def _eager_framework(case: _Case) -> str:
 
 def _fused(case: _Case) -> SnnPrediction:
     """One kernel over all timesteps, behind one product over all of them where there is a layer."""
-    if case.precision not in FUSED or not all(word in case.framework for word in ("spikingjelly", "cupy")):
+    counted = (item for item in FUSED if case.precision in item.precisions)
+    neurons = next((one for one in counted if all(word in case.framework for word in one.name.lower().split())), None)
+    if neurons is None:
         raise MimdsimError(f"no count of what fused neurons of '{case.framework}' move in {case.precision}")
     values = case.neurons * case.batch * case.timesteps
     seconds = 0.0
     for way in case.ways[::-1]:
-        seconds += fused_seconds(case.gpu, values=values, precision=case.precision, direction=way)
+        seconds += fused_seconds(case.gpu, neurons, values=values, precision=case.precision, direction=way)
         if case.measured != "neurons alone":
             shape = (case.batch * case.timesteps, case.neurons, case.neurons)
             m, n, k = shape if way == "forward" else shape[::-1]
             seconds += gemm_seconds(case.gpu, m, n, k, precision=case.precision).seconds
-    note = f"{case.gpu.name}, SpikingJelly CuPy, {case.measured}"
-    return SnnPrediction(seconds=seconds, note=note, tolerance=0.20)
+    note = f"{case.gpu.name}, {neurons.name}, {case.measured}"
+    high = 1.25 * max(neurons.earlier / (neurons.forward + neurons.backward), 1)
+    if high > 1.25:
+        note += ", interval for an earlier version that moves more"
+    return SnnPrediction(seconds=seconds, note=note, tolerance=0.20, spread=(0.8, high))
 
 
 def _recurrent(case: _Case) -> SnnPrediction:
