@@ -1,7 +1,7 @@
 """The published solvers of partial differential equations on Mk2 chips: their codelets, and programs made of them.
 
 Instructions are counted from the C++ codelets of simehaa/IPU (HeatEquation2D, HeatEquation3D, AlievPanfilovModel) and
-TszwangKo/FYP_IPU_DEVITO (DiffusionEquation3D) by one rule: every load, store and operation as written,
+TszwangKo/FYP_IPU_DEVITO (DiffusionEquation3D, WaveEquation3D) by one rule: every load, store and operation as written,
 with common subexpressions once; an index and a branch a turn; row pointers that the registers cannot hold are loaded
 again every turn. Which operations share a bundle with a load or store is up to the compiler: `pairable` says how many
 could, `tile.compiled_dual_issue` how many do.
@@ -15,8 +15,9 @@ held by another (`boxes.py`) goes through a copy of its own on the way back. Bot
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -79,18 +80,22 @@ class Loop:
 
 @dataclass(frozen=True, kw_only=True)
 class Solver:
-    """One published program: its vertex, axes of its grid, cells that its stencil reaches (pad).
+    """One published program: its vertex, axes of its grid, cells that its stencil reaches (pad), fields in turn.
 
-    updated: fields changed in place; loop: its inner loop, one cell a turn, or two in `pairs`, whose cells at either
-    end come first, one by one as by `loop`. boundary: steps copy the edges of the grid first.
+    reads: field of the codelet -> cells around the own ones that its slice has; constant: those of them that no step
+    writes; updated: fields changed in place; loop: its inner loop, one cell a turn, or two in `pairs`, whose cells at
+    either end come first, one by one as by `loop`. boundary: steps copy the edges of the grid first.
     """
 
     vertex: str
     axes: int
     pad: int = 1
+    turning: int = 2
+    reads: dict[str, int] = field(default_factory=lambda: {"old": 1})
     compute: Callable[..., None]
     loop: Loop
     pairs: Loop | None = None
+    constant: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     boundary: bool = False
     flops: int
@@ -112,6 +117,13 @@ def _faces(around: np.ndarray, pad: int, reach: int) -> list[np.ndarray]:
 ALPHA = np.float32(0.1)  # any stable one; cycles do not depend on it
 
 
+def heat(new: np.ndarray, old: np.ndarray, *_turns: int) -> None:
+    """One vertex: old has a cell more than new on every side; alpha = 0.1."""
+    inner = (slice(1, -1),) * old.ndim
+    beta = np.float32(1 - 2 * old.ndim * ALPHA)
+    new[...] = beta * old[inner] + ALPHA * np.add.reduce(_faces(old, 1, 1))
+
+
 # weights of the second derivative by distance, beginning with the cell itself
 WEIGHTS = {
     1: (-2.0, 1.0),
@@ -121,14 +133,33 @@ WEIGHTS = {
 
 
 def diffusion(new: np.ndarray, old: np.ndarray, *_turns: int, pad: int) -> None:
-    """One vertex of order 2 pad, spacing 1 and step 0.1: old has `pad` cells more than new on every side. (As
-    published, order 8 takes four neighbours along the last axis from a row three further: a slip that changes values,
-    not instructions.)"""
-    own = old[(slice(pad, -pad),) * old.ndim]
-    laplacian = old.ndim * np.float32(WEIGHTS[pad][0]) * own
-    for reach, weight in enumerate(WEIGHTS[pad][1:], start=1):
-        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(old, pad, reach))
+    """One vertex of order 2 pad, spacing 1 and step 0.1. (As published, order 8 takes four neighbours along the last
+    axis from a row three further: a slip that changes values, not instructions.)"""
+    own, laplacian = _with_laplacian(old, pad)
     new[...] = own + ALPHA * laplacian
+
+
+def _with_laplacian(around: np.ndarray, pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cells that are `pad` from every edge, and the sum of their second derivatives to order 2 pad."""
+    own = around[(slice(pad, -pad),) * around.ndim]
+    laplacian = around.ndim * np.float32(WEIGHTS[pad][0]) * own
+    for reach, weight in enumerate(WEIGHTS[pad][1:], start=1):
+        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(around, pad, reach))
+    return own, laplacian
+
+
+def wave(
+    new: np.ndarray, now: np.ndarray, before: np.ndarray, damp: np.ndarray, velocity: np.ndarray, *_turns: int
+) -> None:
+    """One vertex of order 4, spacing 1 and step 0.1; before, damp and velocity may have two cells more, too."""
+    before, damp, velocity = (
+        field if field.shape == new.shape else field[2:-2, 2:-2, 2:-2] for field in (before, damp, velocity)
+    )
+    own, laplacian = _with_laplacian(now, 2)
+    rate, square = np.float32(1 / ALPHA), np.float32(1 / (ALPHA * ALPHA))
+    slowness = 1 / (velocity * velocity)
+    damped = rate * damp
+    new[...] = (damped * own + slowness * square * (2 * own - before) + laplacian) / (square * slowness + damped)
 
 
 def aliev_panfilov(new: np.ndarray, recovery: np.ndarray, old: np.ndarray, *_turns: int) -> None:
@@ -143,6 +174,7 @@ def aliev_panfilov(new: np.ndarray, recovery: np.ndarray, old: np.ndarray, *_tur
 SOURCE = "instructions of the C++ codelet in {}, one bundle each"
 _heat_2d = Loop(loads=5, stores=1, operations=6, rows=4, constants=2)
 _heat_3d = Loop(loads=7, stores=1, operations=8, rows=6, constants=2)
+_wave = Loop(loads=16, stores=1, operations=32 + 2 * (DIVIDE - 1), rows=13, constants=8)
 
 
 def _diffusion(pad: int, operations: int, constants: int) -> Solver:
@@ -150,6 +182,7 @@ def _diffusion(pad: int, operations: int, constants: int) -> Solver:
         vertex="DiffusionEquationSimple",
         axes=3,
         pad=pad,
+        reads={"old": pad},
         compute=partial(diffusion, pad=pad),
         loop=Loop(loads=6 * pad + 1, stores=1, operations=operations, rows=4 * pad + 2, constants=constants),
         flops=operations,
@@ -161,11 +194,26 @@ def _heat(axes: int, loop: Loop, pairs: Loop | None) -> Solver:
     return Solver(
         vertex="HeatEquationSimple" if pairs is None else "HeatEquationOptimized",
         axes=axes,
-        compute=partial(diffusion, pad=1),
+        compute=heat,
         loop=loop,
         pairs=pairs,
         flops=2 * axes + 2,
         source=SOURCE.format(f"simehaa/IPU, HeatEquation{axes}D"),
+    )
+
+
+def _wave_solver(vertex: str, pad: int) -> Solver:
+    return Solver(
+        vertex=vertex,
+        axes=3,
+        pad=2,
+        turning=3,
+        reads={"now": 2, "before": pad, "damp": pad, "velocity": pad},
+        constant=("damp", "velocity"),
+        compute=wave,
+        loop=_wave,
+        flops=32,
+        source=SOURCE.format("TszwangKo/FYP_IPU_DEVITO, WaveEquation3D"),
     )
 
 
@@ -190,6 +238,8 @@ _PROGRAMS = (
     ("diffusion", _diffusion(1, operations=16, constants=7)),
     ("diffusion", _diffusion(2, operations=28, constants=9)),
     ("diffusion", _diffusion(4, operations=46, constants=11)),
+    ("wave", _wave_solver("WaveEquationSimple", 2)),
+    ("wave", _wave_solver("WaveEquationOptimised", 0)),
     ("aliev_panfilov", _aliev_panfilov),
 )
 SOLVERS = {(problem, 2 * solver.pad, solver.vertex): solver for problem, solver in _PROGRAMS}
@@ -209,7 +259,7 @@ def codelet_of(solver: Solver, *, reloaded: bool = False) -> Codelet:
         fields=(
             Field(name="new", access="write", box=own),
             *(Field(name=name, access="update", box=own) for name in solver.updated),
-            Field(name="old", access="read", box=around),
+            *(Field(name=name, access="read", box=around if pad else own) for name, pad in solver.reads.items()),
         ),
         columns=("rows", "cells", "ends", "pairs"),
         compute=solver.compute,
@@ -226,8 +276,7 @@ def codelet_of(solver: Solver, *, reloaded: bool = False) -> Codelet:
 
 
 REACHED = ("before", "after")  # columns of cells with what the stencil reaches around them
-GATHERED, WRITTEN = "old in rows", "computed in rows"
-STEPS = 2  # of a turn: to the other field and back
+WRITTEN = "computed in rows"
 ITEM_BYTES = 4
 MOST_CELLS = 1 << 33
 
@@ -250,11 +299,12 @@ class Places:
 
 
 def solver_program(solver: Solver, grid: tuple[int, ...], machine: MimdMachine, chips: int = 1) -> Program:
-    """One turn of the loop: STEPS steps, after which every field has its role again; exchanges planned.
+    """One turn of the loop: `solver.turning` steps, after which every field has its role again; exchanges planned.
 
     grid: cells of the published figure; with `solver.boundary`, copied edges come on top. Inputs and outputs are
-    the fields that take turns (the last one holds the result of a turn) and those that are updated; each float32[grid].
-    Raises MappingError for grids of another number of axes, too small to be cut, or of more than 2^33 cells.
+    the fields that take turns (the last one holds the result of a turn), those that are updated and constants; each
+    float32[grid]. Raises MappingError for grids of another
+    number of axes, too small to be cut, or of more than 2^33 cells.
     """
     if len(grid) != solver.axes or min(grid) < 1 or np.prod(grid, dtype=float) > MOST_CELLS:
         size = "x".join(map(str, grid))
@@ -273,9 +323,9 @@ def solver_program(solver: Solver, grid: tuple[int, ...], machine: MimdMachine, 
     places = Places(
         shape=shape, work=computing.boxes().split(contexts), own=holding.boxes().split(contexts), moved=moved
     )
-    turning = tuple(f"field {number}" for number in range(STEPS))
-    fields = (*turning, *solver.updated)
-    mappings = dict.fromkeys((*fields, GATHERED), holding.mapping())
+    turning = tuple(f"field {number}" for number in range(solver.turning))
+    fields = (*turning, *solver.updated, *solver.constant)
+    mappings = dict.fromkeys((*fields, *_in_rows(solver, places)), holding.mapping())
     if moved:
         mappings[WRITTEN] = computing.filling(shape).mapping()
     codelet = codelet_of(solver)
@@ -287,23 +337,33 @@ def solver_program(solver: Solver, grid: tuple[int, ...], machine: MimdMachine, 
             for name, mapping in mappings.items()
         },
         inputs={name: name for name in fields},
-        outputs={name: name for name in fields},
+        outputs={name: name for name in (*turning, *solver.updated)},
     )
     with made.repeat(1):
-        for number in range(STEPS):
-            made.body.extend(_step(solver, codelet, places, turning[number], turning[1 - number], number))
+        for number in range(solver.turning):
+            made.body.extend(_step(solver, codelet, places, turning[number:] + turning[:number], number))
     return plan_exchanges(made.program())
 
 
-def _step(solver: Solver, codelet: Codelet, places: Places, old: str, new: str, number: int) -> list[Superstep]:
-    operands = {"old": GATHERED} | {name: name for name in solver.updated}
-    operands["new"] = WRITTEN if places.moved else new
+def _in_rows(solver: Solver, places: Places) -> dict[str, str]:
+    """Variable of gathered rows -> the role of which it holds them; rows on their own tile without a halo need none."""
+    return {f"{role} in rows": role for role, pad in solver.reads.items() if pad or places.moved}
+
+
+def _step(solver: Solver, codelet: Codelet, places: Places, turning: tuple[str, ...], number: int) -> list[Superstep]:
+    """Steps from turning[-2] to turning[-1]; a role before that reads turning[-3]."""
+    varying = [role for role in solver.reads if role not in solver.constant]
+    fields = dict(zip(varying, turning[-2::-1], strict=False)) | {role: role for role in solver.constant}
+    gathered = _in_rows(solver, places)
+    operands = fields | {role: name for name, role in gathered.items()} | {name: name for name in solver.updated}
+    operands["new"] = WRITTEN if places.moved else turning[-1]
     rows = copy_codelet(ITEM_BYTES, box_of(len(places.shape)), places.row_axes)
-    body = _boundary(old, places, number) if solver.boundary else []
-    body.append(_superstep("pre copies", number, copies(rows, places.own, old, GATHERED)))
+    body = _boundary(turning[-2], places, number) if solver.boundary else []
+    before = (copies(rows, places.own, fields[role], name) for name, role in gathered.items())
+    body.append(_superstep("pre copies", number, tuple(itertools.chain(*before))))
     body.append(_superstep("compute", number, (_vertices(solver, codelet, places, operands),)))
     if places.moved:
-        back = copies(rows, places.own.inside(solver.pad, places.shape), WRITTEN, new)
+        back = copies(rows, places.own.inside(solver.pad, places.shape), WRITTEN, turning[-1])
         body.append(_superstep("post copies", number, back))
     return body
 

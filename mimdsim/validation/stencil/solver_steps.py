@@ -7,7 +7,7 @@ range of its measurements, as far as they are alike; each row shows its own meas
 row.
 
 In the triad, a = b + q c, every context has its own elements and nothing is exchanged. As in simehaa/IPU, STREAMTriad:
-a loop of two elements a bundle in assembly.
+a compiled loop over single elements, or one of two elements a bundle in assembly.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.uncertainty import uncertain_parts
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, each_row, within_bounds
-from mimdsim.validation.stencil.solver_program import SOLVERS, STEPS, Solver, codelet_of, solver_program
+from mimdsim.validation.stencil.solver_program import SOLVERS, Solver, codelet_of, solver_program
 
 FACTOR = np.float32(3)
 STATE_BUNDLES = 16  # three pointers and lengths and the factor are loaded, as of the solvers' vertices
@@ -62,34 +62,42 @@ def triad(a: np.ndarray, b: np.ndarray, c: np.ndarray, *_turns: int) -> None:
     a[...] = b + FACTOR * c
 
 
-def turns_of(elements: int) -> int:
-    """Turns of the loop, a bundle each: pairs but for the first two."""
-    return elements // 2 - 2
+def turns_of(elements: int, assembly: bool) -> int:
+    """Turns of the loop: pairs but for the first two, or single elements."""
+    return elements // 2 - 2 if assembly else elements
 
 
-TRIAD = Codelet(  # the vertex of one context
-    name="TriadVertexAssembly",
-    fields=tuple(
-        Field(name=name, access="write" if name == "a" else "read", box=("one", "context", ":")) for name in "abc"
-    ),
-    columns=("turns",),
-    compute=triad,
-    form="vertex",
-    cost=WorkerBundles(
-        fixed=STATE_BUNDLES + AROUND_LOOP,
-        terms=(Term(bundles=1, extents=("turns",)),),
-        kind="derived",
-        source="instructions of STREAMTriad in simehaa/IPU (codelets.cpp), the assembly bundle by bundle",
-    ),
-    flops=(Term(bundles=4, extents=("turns",)),),
-    extents={"turns": Column("turns")},
-)
+def turn_bundles(assembly: bool) -> int:
+    """Compiled: two loads, a store, two operations, index and branch for one element."""
+    return 1 if assembly else 7
 
 
-def triad_program(machine: MimdMachine, elements: int) -> Program:
+def triad_codelet(*, assembly: bool) -> Codelet:
+    """The vertex of one context."""
+    turn = Term(bundles=turn_bundles(assembly), extents=("turns",), pairable=0 if assembly else 2)
+    return Codelet(
+        name="TriadVertexAssembly" if assembly else "TriadVertex",
+        fields=tuple(
+            Field(name=name, access="write" if name == "a" else "read", box=("one", "context", ":")) for name in "abc"
+        ),
+        columns=("turns",),
+        compute=triad,
+        form="vertex",
+        cost=WorkerBundles(
+            fixed=STATE_BUNDLES + (AROUND_LOOP if assembly else 0),
+            terms=(turn,),
+            kind="derived",
+            source="instructions of STREAMTriad in simehaa/IPU (codelets.cpp), the assembly bundle by bundle",
+        ),
+        flops=(Term(bundles=4 if assembly else 2, extents=("turns",)),),
+        extents={"turns": Column("turns")},
+    )
+
+
+def triad_program(machine: MimdMachine, elements: int, *, assembly: bool) -> Program:
     """One pass over `elements` of every context; inputs 'b' and 'c', output 'a', float32[tiles, contexts, elements].
 
-    Raises MappingError for fewer than 4 elements (the loop needs them) or more than 2^24.
+    Raises MappingError for fewer than 4 elements (the assembly's loop needs them) or more than 2^24.
     """
     if not 4 <= elements <= MOST_ELEMENTS:
         raise MappingError(f"{elements} elements for a context; give 4 to {MOST_ELEMENTS:,}")
@@ -101,11 +109,11 @@ def triad_program(machine: MimdMachine, elements: int) -> Program:
             name=name, shape=shape, dtype="float32", mapping=mapping, category="neuron states"
         )
     number = np.arange(tiles * contexts)
-    tile, turns = number // contexts, np.full(len(number), turns_of(elements))
+    tile, turns = number // contexts, np.full(len(number), turns_of(elements, assembly))
     columns = {"one": tile, "context": number % contexts, "turns": turns}
     step = Superstep(name="triad", op="triad", phase="forward", stage="triad", mergeable=False)
     with made.repeat(1):
-        made.add_vertices(step, TRIAD, tile, {name: name for name in "abc"}, columns)
+        made.add_vertices(step, triad_codelet(assembly=assembly), tile, {name: name for name in "abc"}, columns)
     return made.program()
 
 
@@ -135,17 +143,54 @@ class Timed:
 
 
 @lru_cache(maxsize=256)
-def step_times(
+def solver_times(
     problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine | None = None
 ) -> Timed:
-    """One step of the solver SOLVERS[problem, order, vertex] on `chips` chips, Mk2 unless another is described, or one
-    pass of the triad, whose grid is the number of its elements.
+    """One step of the solver SOLVERS[problem, order, vertex] on `chips` chips, Mk2 unless another is described.
 
-    Raises MappingError for a program that is not there, for chips other than 1 to 64, and as `solver_program` and
-    `triad_program`. Not verified, as that takes memory for every cell: tests verify smaller grids.
+    Raises MappingError for a solver that is not there, for chips other than 1 to 64 and as `solver_program`.
     """
-    machine = _machine(chips, chip)
-    program, slowest, steps, turns, slots = _made(problem, order, vertex, grid, chips, chip)
+    solver, machine = _solver(problem, order, vertex), _machine(chips, chip)
+    program = _made(problem, order, vertex, grid, chips, chip)
+    loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
+    table = next(table for step, _, _ in program.supersteps() for table in step.tables if "cells" in table.columns)
+    turns, slots = int(table.columns[extent].max()), loop.term(extent).bundles
+    return _timed(program, machine, codelet_of(solver, reloaded=True), solver.turning, turns, slots)
+
+
+@lru_cache(maxsize=8)
+def _made(
+    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine | None
+) -> Program:
+    return solver_program(_solver(problem, order, vertex), grid, _machine(chips, chip), chips)
+
+
+def _solver(problem: str, order: int, vertex: str) -> Solver:
+    solver = SOLVERS.get((problem, order, vertex))
+    if solver is None:
+        alike = [key for key in SOLVERS if key[0] == problem] or SOLVERS
+        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in alike)
+        given = f"{shortened(problem, 40)} of order {order}, {shortened(vertex, 40)}"
+        raise MappingError(f"no program of {given}; known: {known}")
+    return solver
+
+
+@lru_cache(maxsize=64)
+def triad_times(elements: int, assembly: bool, chip: MimdMachine | None = None) -> Timed:
+    """One pass of the triad over `elements` of every context of one chip; raises MappingError for none."""
+    machine, codelet = _machine(1, chip), triad_codelet(assembly=assembly)
+    program = triad_program(machine, elements, assembly=assembly)
+    return _timed(program, machine, codelet, 1, turns_of(elements, assembly), turn_bundles(assembly))
+
+
+def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
+    if not 1 <= chips <= MOST_CHIPS:
+        raise MappingError(f"{chips} chips; the published programs run on 1 to {MOST_CHIPS}")
+    return changed_machine(chip or tiled_machine(MACHINE, ""), {"links.chips": chips})
+
+
+def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float) -> Timed:
+    """Not verified, as that takes memory for every cell: tests verify smaller grids."""
     paired = machine.model_copy(update={"tile": machine.tile.model_copy(update={"compiled_dual_issue": 1.0})})
     loads = program_loads(program, NOTHING, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
@@ -163,39 +208,6 @@ def step_times(
         slots=slots,
         memory=memory_profile(program, measure_memory(program, machine), machine),
     )
-
-
-@lru_cache(maxsize=8)
-def _made(
-    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine | None
-) -> tuple[Program, Codelet, int, int, float]:
-    """The program, its vertex in the slowest reading of the source, steps; turns and slots as of `Timed`."""
-    machine = _machine(chips, chip)
-    if vertex == TRIAD.name:
-        elements = grid[0] // (TILES * CONTEXTS)
-        return triad_program(machine, elements), TRIAD, 1, turns_of(elements), 1.0
-    solver = _solver(problem, order, vertex)
-    program = solver_program(solver, grid, machine, chips)
-    loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
-    table = next(table for step, _, _ in program.supersteps() for table in step.tables if "cells" in table.columns)
-    turns, slots = int(table.columns[extent].max()), loop.term(extent).bundles
-    return program, codelet_of(solver, reloaded=True), STEPS, turns, slots
-
-
-def _solver(problem: str, order: int, vertex: str) -> Solver:
-    solver = SOLVERS.get((problem, order, vertex))
-    if solver is None:
-        alike = [key for key in SOLVERS if key[0] == problem] or SOLVERS
-        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in alike)
-        given = f"{shortened(problem, 40)} of order {order}, {shortened(vertex, 40)}"
-        raise MappingError(f"no program of {given}; known: {known}")
-    return solver
-
-
-def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
-    if not 1 <= chips <= MOST_CHIPS:
-        raise MappingError(f"{chips} chips; the published programs run on 1 to {MOST_CHIPS}")
-    return changed_machine(chip or tiled_machine(MACHINE, ""), {"links.chips": chips})
 
 
 def _cycles(program: Program, machine: MimdMachine) -> int:
@@ -224,6 +236,7 @@ VERTICES = {  # where a row does not name it
     "heat3d": "HeatEquationOptimized",
     "aliev_panfilov": "AlievPanfilov",
     "diffusion": "DiffusionEquationSimple",
+    "wave": "WaveEquationOptimised",
 }
 ALSO = {"heat": "heat3d"}  # names of the second table
 FIRST, SECOND = ("simehaa/IPU", "2.2"), ("TszwangKo/FYP_IPU_DEVITO", "3.2")  # author and SDK unless a note says other
@@ -266,7 +279,9 @@ class Case:
         )
 
     def timed(self, chip: MimdMachine) -> Timed:
-        return step_times(*self.program, chip)
+        if self.problem == "stream_triad":
+            return triad_times(self.grid[0] // (TILES * CONTEXTS), self.vertex == "TriadVertexAssembly", chip)
+        return solver_times(*self.program, chip)
 
     def launch_seconds(self, request_seconds: float) -> float:
         """An iteration's share of the host's request."""
@@ -274,8 +289,11 @@ class Case:
 
     def microseconds(self, chip: MimdMachine, described: MimdMachine) -> float:
         """Predicted, of an iteration of the program for a chip on another description of it."""
-        program, _, steps, *_ = _made(*self.program, chip)
-        cycles = _cycles(program, _machine(self.chips, described)) / steps
+        if self.problem == "stream_triad":
+            cycles = self.timed(described).cycles
+        else:
+            program, turning = _made(*self.program, chip), _solver(*self.program[:3]).turning
+            cycles = _cycles(program, _machine(self.chips, described)) / turning
         return 1e6 * (cycles / described.chip.clock_hz + self.launch_seconds(described.host.request_seconds))
 
 
@@ -395,12 +413,12 @@ def _case(row: Cells) -> Case:
     if order != int(order) or order > MOST_ORDER:
         text = shortened(row["space_order"], 40)
         raise NotDescribed(f"space_order '{text}' is not a whole number up to {MOST_ORDER}")
-    if problem == "stream_triad_asm":
-        problem, vertex = "stream_triad", TRIAD.name
+    if problem.startswith("stream_triad"):
+        problem, vertex = "stream_triad", "TriadVertexAssembly" if problem.endswith("asm") else "TriadVertex"
     note = re.search(r"SDK (\d+\.\d+)", row.get("note", ""))
     if note and note[1] != sdk:
         author, sdk = FIRST if note[1] == FIRST[1] else (author, note[1])
-    grid = _grid(row[column], elements=vertex == TRIAD.name)
+    grid = _grid(row[column], elements=problem == "stream_triad")
     fits = row.get("fits", "yes") != "no"
     if not fits:  # their sides leave out the cells around the grid
         grid = tuple(extent + int(order) // 2 * 2 for extent in grid)
