@@ -25,7 +25,7 @@ from mimdsim.base.files import write_atomically
 from mimdsim.execution import TrainingLog
 from mimdsim.graph import SpikingNetwork
 from mimdsim.pipeline import train_workload
-from mimdsim.validation.reproduction.claims import values_program
+from mimdsim.validation.claims import values_program
 from mimdsim.workload import load_workload, open_dataset
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

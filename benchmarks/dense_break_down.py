@@ -229,7 +229,7 @@ def forms(workload: str) -> list[str]:
         call = timed_call(name, {})
         lines.append(
             f"| {machine.title} | {1e3 * looped.cycles / looped.clock_hz:.2f} | "
-            f"{1e3 * call.cycles / looped.clock_hz:.2f} | {1e3 * call.seconds:.2f} | "
+            f"{1e3 * call.timed.cycles / looped.clock_hz:.2f} | {1e3 * call.seconds:.2f} | "
             f"{1e3 * call.low:.2f} to {1e3 * call.high:.2f} |"
         )
     return lines

@@ -15,8 +15,8 @@ from mimdsim.pipeline import compile_workload, retime, time_on_gpus
 from mimdsim.pipeline.overrides import load_gpu
 from mimdsim.profile import GpuProfile, TiledProfile
 from mimdsim.profile.ratios import Ends, independent_ratio, ratio
+from mimdsim.validation.claims import halves_over_floats
 from mimdsim.validation.framework_steps import CALL_SECONDS, NOTHING, WORKLOAD, loop_seconds, timed_call
-from mimdsim.validation.reproduction.claims import halves_over_floats
 from mimdsim.workload import load_workload, network_of
 
 CHIPS = ("mk2", "bow")

@@ -29,7 +29,7 @@ def reproduce_command(
     2 where a claim could not be computed for another reason.
     """
     from mimdsim.base.files import dump_json, folders_to_write, write_atomically
-    from mimdsim.validation.reproduction.claims import claims, list_lines, page_text, reproduce, said_lines
+    from mimdsim.validation.claims import claims, list_lines, page_text, reproduce, said_lines
 
     if every and names:
         raise DescriptionError("reproduce", ["--all takes every claim: leave out the names, or --all"])

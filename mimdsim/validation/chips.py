@@ -7,6 +7,8 @@ whose column `judged` says "held out"; rows that gave a number are marked "used"
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.costs.area_power import silicon_profile
 from mimdsim.machine import MimdMachine, load_machine
@@ -17,27 +19,24 @@ COLUMNS = {"chip", "machine", "changes", "metric", "value", "unit", "tolerance",
 METRICS = {"area_mm2": "mm2", "sram_share": "of the area", "full_load_watts": "W"}
 
 
-def chip_row(row: Cells, _asked: Asked) -> Fields:
+def chip_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of a published figure."""
     published, tolerance = (row.number(column, above=0) for column in ("value", "tolerance"))
-
-    def again(machine: MimdMachine) -> float:
-        return _metric(silicon_profile(machine), row["metric"])[0]
-
-    def predict() -> Fields:
-        value, off = _metric(silicon_profile(_machine(row)), row["metric"])
-        # of the chip that is described, not of others that take numbers from it
-        bearing = None if row["changes"] else row.bearing(row["machine"], published, again)
-        return within_bounds(value, value - off, value + off) | {"bearing": bearing}
-
-    return {
+    yield {
         "name": f"{row['chip']} {row['metric']} {row['value']}",
         "unit": row["unit"],
         "published": published,
         "tolerance": tolerance,
         "kind": f"{row['metric']}, {row['judged']}",
-        "predict": predict,
     }
+    value, off = _metric(silicon_profile(_machine(row)), row["metric"])
+    yield within_bounds(value, value - off, value + off)
+    if not row["changes"]:  # of the chip that is described, not of others that take numbers from it
+        yield {
+            "bearing": row.bearing(
+                row["machine"], published, lambda machine: _metric(silicon_profile(machine), row["metric"])[0]
+            )
+        }
 
 
 def _machine(row: Cells) -> MimdMachine:

@@ -247,12 +247,12 @@ def _priced(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> Dens
         arriving = (at[name] - at[name] // readers) * formats.size // per_bus
         moving[name] = max(own[name], arriving), min(readers, ceil_divide(at[name], share)) if readers > 1 else 0
     early = at["early"] and moving["b"][1] > 0
-    copied, exchange, phases = 0, 0, 0
+    copied, exchange, phases, exchanged = 0, 0, 0, fabric_of(machine).estimate
     turns = [(("b",), 1), (("a",), steps)] if early else [(("a", "b"), steps)]
     for names, times in turns:
         pieces = sum(moving[name][1] for name in names)
         if pieces:
-            exchange += times * _exchange(machine, sum(moving[name][0] for name in names), len(names), pieces)
+            exchange += times * int(exchanged(sum(moving[name][0] for name in names), len(names), pieces))
             copy = sum(own[name] for name in names) / machine.tile.copy_bytes_per_cycle
             copied += times * math.ceil(CALL_BUNDLES * machine.tile.issue_cycles + copy)
             phases += times
@@ -278,10 +278,6 @@ def _priced(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> Dens
     )
 
 
-def _exchange(machine: MimdMachine, wire_bytes: int, sent: int, received: int) -> int:
-    return int(fabric_of(machine).estimate(wire_bytes, sent, received))
-
-
 def _reduction(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> tuple[int, int, int]:
     """(compute, exchange, exchanges) of one step."""
     sums, before = at["sums"], at["inner_splits"]
@@ -293,7 +289,7 @@ def _reduction(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> t
         adding = max(at["inner_splits"] // left, 1)  # tiles that share the outputs of one that is left
         outputs = ceil_divide(ceil_divide(sums, formats.units), adding) * formats.units
         wire = max(held - outputs, (added - 1) * outputs) * formats.sum_size
-        exchange += _exchange(machine, wire, added - 1, added - 1)
+        exchange += int(fabric_of(machine).estimate(wire, added - 1, added - 1))
         compute += formats.reduce(outputs, added, left == 1, machine.tile.sram_bytes) + LAUNCH_CYCLES
         before, held = left, outputs
     return compute, exchange, len(stages(at["inner_splits"]))

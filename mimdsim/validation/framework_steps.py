@@ -10,7 +10,7 @@ row.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,10 @@ from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.residuals import combined, interval, residuals_of
 from mimdsim.base.units import kind_of, uncertainty
 from mimdsim.compiler.place.product_plan import plan_product
+from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, tiled_machine
 from mimdsim.pipeline import compile_workload, retime
-from mimdsim.profile import Doubt
+from mimdsim.profile import TiledProfile
 from mimdsim.profile.ratios import Ends, UncertainSeconds
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.gpus.networks import BACKWARD_CALL_SHARE, FRAMEWORKS
@@ -49,41 +50,38 @@ PRODUCT_CALLS = (1, 2)
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense spikes depends on them
 
 
-def framework_step_row(row: Cells, _asked: Asked) -> Fields:
+def framework_step_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of a published figure, in milliseconds."""
     widths, batch, timesteps = _widths(row), row.whole("batch"), row.whole("T")
     images = row.number("images_per_s", above=0)
     beta = row.number("beta")
     measured = 1e3 * batch / images
-
-    def predict() -> Fields:
-        for column, known in KNOWN.items():
-            if row[column] != known:
-                raise MimdsimError(f"{column} '{shortened(row[column])}' has no program here; known: {known}")
-        changes = {
-            "data.timesteps": timesteps,
-            "network.hidden": list(widths[1:-1]),
-            "network.neuron_parameters": {"beta": beta, "threshold": 1.0},
-            "training.batch": batch,
-        }
-        call = timed_call(row["machine"], changes)
-        if (call.inputs, call.classes) != (widths[0], widths[-1]):
-            raise MimdsimError(
-                f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {call.inputs} and {call.classes}"
-            )
-        parts = codelet_parts(call.doubts, 1e3 / call.clock_hz)
-        bearing = row.bearing(row["machine"], measured, lambda machine: 1e3 * call.again(machine), parts=parts)
-        return within_bounds(1e3 * call.seconds, 1e3 * call.low, 1e3 * call.high) | {"bearing": bearing}
-
-    return {
+    yield {
         "name": f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, "
         f"{images:,.0f} images/s",
         "unit": "ms",
         "published": measured,
         "tolerance": TOLERANCE,
         "kind": f"as if on {row['machine']}",
-        "predict": predict,
     }
+    for column, known in KNOWN.items():
+        if row[column] != known:
+            raise MimdsimError(f"{column} '{shortened(row[column])}' has no program here; known: {known}")
+    changes = {
+        "data.timesteps": timesteps,
+        "network.hidden": list(widths[1:-1]),
+        "network.neuron_parameters": {"beta": beta, "threshold": 1.0},
+        "training.batch": batch,
+    }
+    call = timed_call(row["machine"], changes)
+    has = call.network.inputs, call.network.classes
+    if has != (widths[0], widths[-1]):
+        raise MimdsimError(
+            f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {has[0]} and {has[1]}"
+        )
+    parts = codelet_parts(call.timed.doubts, 1e3 / call.timed.clock_hz)
+    bearing = row.bearing(row["machine"], measured, lambda machine: 1e3 * call.again(machine), parts=parts)
+    yield within_bounds(1e3 * call.seconds, 1e3 * call.low, 1e3 * call.high) | {"bearing": bearing}
 
 
 def _widths(row: Cells) -> tuple[int, ...]:
@@ -98,17 +96,14 @@ def _widths(row: Cells) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of the model: seconds and how far their sources leave them off (low, high), the shape of what was timed;
-    doubts: of its cycles; again: seconds of the same program on another description of the machine."""
+    """One call of the model: seconds and how far their sources leave them off (low, high), network and timed training
+    step; again: seconds of the same program on another description of the machine."""
 
     seconds: float
     low: float
     high: float
-    cycles: int
-    inputs: int
-    classes: int
-    doubts: tuple[Doubt, ...]
-    clock_hz: float
+    network: SpikingNetwork
+    timed: TiledProfile
     again: Callable[[MimdMachine], float]
 
     @property
@@ -118,10 +113,10 @@ class Call:
         on_chip = [
             UncertainSeconds(
                 source=doubt.source,
-                seconds=doubt.cycles / self.clock_hz,
-                half_width=scale * doubt.half_width_cycles / self.clock_hz,
+                seconds=self.timed.seconds(doubt.cycles),
+                half_width=scale * doubt.half_width_cycles / self.timed.clock_hz,
             )
-            for doubt in self.doubts
+            for doubt in self.timed.doubts
         ]
         whole = scale * self.seconds * math.log(self.high / self.seconds)
         left = max(whole**2 - combined(part.half_width for part in on_chip) ** 2, 0.0)
@@ -160,17 +155,7 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
     on_chip = timed.cycles / timed.clock_hz
     off = combined((timed.propagated * on_chip, *of_host, START_DOUBT_SECONDS))
     low, high = interval(on_chip + host, off / (on_chip + host))
-    return Call(
-        seconds=on_chip + host,
-        doubts=timed.doubts,
-        clock_hz=timed.clock_hz,
-        again=again,
-        low=low,
-        high=high,
-        cycles=timed.cycles,
-        inputs=network.inputs,
-        classes=network.classes,
-    )
+    return Call(seconds=on_chip + host, low=low, high=high, network=network, timed=timed, again=again)
 
 
 def loop_seconds(changes: Mapping[str, Any]) -> Ends:

@@ -18,12 +18,12 @@ The tutorial's program begins with A and x in host streams and ends with y in on
 costs on the chip: a stream is in row-major order, so what the host sends is moved by an exchange to the tile that needs
 it, and y from the tile that made it. The placement of streams on the chip is not public. Assumed: packet by packet over
 all tiles, packets as large as the host link carries them, 1,024 bytes to a tile and 256 bytes from a tile
-(osmarks/ipu-stack exchange.rs). `streams=False` leaves these phases out.
+(osmarks/ipu-stack exchange.rs).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 
 import numpy as np
@@ -71,20 +71,13 @@ def tutorial_segments(machine: MimdMachine, rows: int, columns: int) -> int:
     return int(split[np.argmin(compute + exchange + sum_compute + sum_exchange)])
 
 
-def matrix_vector_program(
-    machine: MimdMachine,
-    rows: int,
-    columns: int,
-    variant: str = "c++",
-    segments: int | None = None,
-    streams: bool = True,
-) -> Program:
+def matrix_vector_program(machine: MimdMachine, rows: int, columns: int, variant: str = "c++") -> Program:
     """The program of y[rows] = A[rows, columns] x[columns] in fp32; inputs "a" and "x", output "y".
 
     variant "c++" or "assembler" says how the vertices are written. Raises DescriptionError for a bad shape or variant.
     """
-    segments = _check(machine, rows, columns, variant, segments)
-    tiles = machine.chip.tiles
+    _check(rows, columns, variant)
+    tiles, segments = machine.chip.tiles, tutorial_segments(machine, rows, columns)
     row = np.tile(np.arange(rows), segments)
     segment = np.repeat(np.arange(segments), rows)
     pieces = {
@@ -94,58 +87,51 @@ def matrix_vector_program(
         "segment": segment,
     }
     tile = (segment * rows + row) * tiles // (segments * rows)
-    variables = _variables(rows, columns, segments, pieces, tile, tiles)
-    variables += _streams(rows, columns, tiles) if streams else []
-    tail = ".stream" if streams else ""
     made = ProgramBuilder(
         tiles=tiles,
-        variables={variable.name: variable for variable in variables},
-        inputs={"a": f"matrix{tail}", "x": f"x{tail}"},
-        outputs={"y": f"y{tail}"},
+        variables=_variables(rows, columns, segments, pieces, tile, tiles),
+        inputs={"a": "matrix.stream", "x": "x.stream"},
+        outputs={"y": "y.stream"},
     )
-    if streams:
-        made.add(_superstep("place x", Copy(source="x.stream", target="x")))
-        operands = {"stream": "matrix.stream", "matrix": "matrix"}
-        made.add_vertices(_superstep("place A"), PLACE, tile, operands, pieces)
+    made.add(_superstep("place x", Copy(source="x.stream", target="x")))
+    operands = {"stream": "matrix.stream", "matrix": "matrix"}
+    made.add_vertices(_superstep("place A"), PLACE, tile, operands, pieces)
     operands = {"row": "matrix", "vector": "x", "partial": "partials"}
     made.add_vertices(_superstep("multiply"), DOT_PRODUCT[variant], tile, operands, pieces)
     each, operands = np.arange(rows), {"partials": "partials", "out": "y"}
     made.add_vertices(_superstep("add"), ROW_SUM[variant], each * tiles // rows, operands, {"row": each})
-    if streams:
-        made.add(_superstep("leave y", Copy(source="y", target="y.stream")))
+    made.add(_superstep("leave y", Copy(source="y", target="y.stream")))
     return plan_exchanges(made.program())
 
 
 def _variables(
     rows: int, columns: int, segments: int, pieces: dict[str, np.ndarray], tile: np.ndarray, tiles: int
-) -> list[Variable]:
-    """A and the partial sums with the vertices that use them, x and y spread over all tiles."""
+) -> dict[str, Variable]:
+    """A and the partial sums with the vertices that use them, x and y spread over all tiles; packets from and to the
+    host where they come or leave."""
     row, begin, end, segment = pieces.values()
     parts, sums = (
         np.array([[row, row + 1], [low, high]]).transpose(2, 0, 1)
         for low, high in ((begin, end), (segment, segment + 1))
     )
     matrix, partials = (rows, columns), (rows, segments)
-    return [
-        _variable("matrix", matrix, TileMapping.of_boxes(tile, parts, matrix), "weights"),
-        _variable("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
-        _variable("partials", partials, TileMapping.of_boxes(tile, sums, partials), "gradients"),
-        _variable("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
-    ]
-
-
-def _streams(rows: int, columns: int, tiles: int) -> list[Variable]:
-    """Where packets from and to the host lie."""
     packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
-    landed = _spread(rows * columns, packet_in, tiles, axis=FLAT)
-    return [
-        _variable("matrix.stream", (rows, columns), landed, "exchange buffers"),
-        _variable("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
-        _variable("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
-    ]
+    placed: tuple[tuple[str, tuple[int, ...], TileMapping, str], ...] = (
+        ("matrix", matrix, TileMapping.of_boxes(tile, parts, matrix), "weights"),
+        ("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
+        ("partials", partials, TileMapping.of_boxes(tile, sums, partials), "gradients"),
+        ("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
+        ("matrix.stream", matrix, _spread(rows * columns, packet_in, tiles, axis=FLAT), "exchange buffers"),
+        ("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
+        ("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
+    )
+    return {
+        name: Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
+        for name, shape, mapping, category in placed
+    }
 
 
-def _check(machine: MimdMachine, rows: int, columns: int, variant: str, segments: int | None) -> int:
+def _check(rows: int, columns: int, variant: str) -> None:
     problems = [
         f"'{name}' is {extent!r}; a whole number of at least 1 is needed"
         for name, extent in (("rows", rows), ("columns", columns))
@@ -155,14 +141,8 @@ def _check(machine: MimdMachine, rows: int, columns: int, variant: str, segments
         problems.append(f"{rows} x {columns} elements; at most {MAX_ELEMENTS}")
     if variant not in DOT_PRODUCT:
         problems.append(f"'variant' is {variant!r}; write one of {', '.join(DOT_PRODUCT)}")
-    if not problems and segments is None:
-        segments = tutorial_segments(machine, rows, columns)
-    if not problems and not (isinstance(segments, int | np.integer) and 1 <= segments <= columns):
-        problems.append(f"'segments' is {segments!r}; a row of {columns} elements has 1 to {columns}")
     if problems:
         raise DescriptionError("matrix-vector product", problems)
-    assert segments is not None
-    return int(segments)
 
 
 def _spread(elements: int, grain: int, tiles: int, axis: int = 0) -> TileMapping:
@@ -170,10 +150,6 @@ def _spread(elements: int, grain: int, tiles: int, axis: int = 0) -> TileMapping
     grains = -(-elements // grain)
     number = np.arange(grains)
     return TileMapping.split(axis, number * tiles // grains, number * grain, np.minimum((number + 1) * grain, elements))
-
-
-def _variable(name: str, shape: tuple[int, ...], mapping: TileMapping, category: str) -> Variable:
-    return Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
 
 
 def _superstep(name: str, *copies: Copy) -> Superstep:
@@ -299,28 +275,25 @@ def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, v
     return {name: (middle, middle * (1 - off), middle * (1 + off)) for name, middle, off in means}
 
 
-def _product_row(row: Cells, _asked: Asked) -> Fields:
+def _product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     published = row.number("value")
-
-    def again(machine: MimdMachine) -> float:
-        return _cycles_of(row, changed_machine(machine, _clock_of(row)))[row["metric"]][0]
-
-    def predict() -> Fields:
-        found = predict_tiled_product(row)
-        if row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
-            raise MimdsimError(f"{row['metric']} is in {unit}, not in '{shortened(row['unit'])}'")
-        formula = f"{row['operation']} in {row['dtype']}, {row['variant']}: {row['metric']}"
-        return within_bounds(*found) | {"bearing": row.bearing(row["machine"], published, again, formula=formula)}
-
-    return {
+    yield {
         "name": f"{row['operation']} {row['machine']} {row['dtype']} {row['m']}x{row['k']}x{row['n']} "
         f"{row['variant']} {row['metric']}",
         "unit": row["unit"],
         "published": published,
         "tolerance": row.number("tolerance", default=0.15),
         "kind": f"{row['operation']} {row['metric']}",
-        "predict": predict,
     }
+
+    def again(machine: MimdMachine) -> float:
+        return _cycles_of(row, changed_machine(machine, _clock_of(row)))[row["metric"]][0]
+
+    found = predict_tiled_product(row)
+    if row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
+        raise MimdsimError(f"{row['metric']} is in {unit}, not in '{shortened(row['unit'])}'")
+    formula = f"{row['operation']} in {row['dtype']}, {row['variant']}: {row['metric']}"
+    yield within_bounds(*found) | {"bearing": row.bearing(row["machine"], published, again, formula=formula)}
 
 
 TILED_PRODUCTS = ReferenceTable(

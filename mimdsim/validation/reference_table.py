@@ -1,9 +1,9 @@
 """A table of published figures: the columns that it is recognised by, and how one row is read and predicted.
 
-`read_row` gets the cells of one row and returns the fields of `Row` that it knows. What it cannot read it raises as
-MimdsimError, and that row is given as refused, with its line, beside the others. Under "predict" it gives a function
-that returns the fields of the prediction; why there is none it raises, too, and that becomes the row's note. What a row
-tells `mimdsim calibrate` of the machine that it was measured on is its `Bearing`.
+`read_row` gets the cells of one row and yields the fields of `Row` that it publishes, then those of its prediction.
+What it cannot read it raises as MimdsimError, and that row is given as refused, with its line, beside the others; why
+there is no prediction it raises, too, and that becomes the row's note. What a row tells `mimdsim calibrate` of the
+machine that it was measured on is its `Bearing`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Bearing:
     one; raises MimdsimError if it has none. parts: (codelet as "codelet NAME", kind of source, its part of the
     prediction, in the row's unit) for every codelet whose cost the prediction has in proportion. formula: rows of a
     table with the same are off alike, beyond what they have from the machine and those codelets ("": those of a kind).
+    spread: the row's cell of the column of that name.
     """
 
     line: int
@@ -40,6 +41,7 @@ class Bearing:
     again: Callable[[MimdMachine], float]
     parts: tuple[tuple[str, str, float], ...] = ()
     formula: str = ""
+    spread: str = ""
 
 
 def codelet_parts(doubts: Iterable[Doubt], of_a_cycle: float) -> tuple[tuple[str, str, float], ...]:
@@ -155,8 +157,7 @@ def grouped(items: Iterable[Item], name: str) -> list[tuple[Any, list[Item]]]:
     return list(groups.items())
 
 
-Fields = dict[str, Any]  # of a Row, but its file; and "predict", which returns more of them
-PREDICT = "predict"
+Fields = dict[str, Any]  # of a Row, but its file
 
 
 class Cells(dict[str, str]):
@@ -187,7 +188,14 @@ class Cells(dict[str, str]):
 
     def bearing(self, machine: str, measured: float, again: Callable[[MimdMachine], float], **more: Any) -> Bearing:
         """What the row tells of a machine; more: other fields of it."""
-        return Bearing(line=self.line, machine=machine, measured=measured, again=again, **more)
+        spread = self.get(SPREAD, "")
+        return Bearing(line=self.line, machine=machine, measured=measured, again=again, spread=spread, **more)
+
+    def predicted(
+        self, machine: MimdMachine, measured: float, again: Callable[[MimdMachine], float], *shares: float, **more: Any
+    ) -> Fields:
+        """What `again` gives for a machine, whose sources may be off by these shares, and what the row tells of it."""
+        return around(again(machine), *shares) | {"bearing": self.bearing(machine.name, measured, again, **more)}
 
 
 def _float(text: str) -> float:
@@ -230,21 +238,24 @@ class Asked:
         return self.machine or tiled_machine(name, "these rows are of tiled machines")
 
 
+Reader = Callable[[Cells, Asked], Iterator[Fields]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReferenceTable:
     """A kind of table: the columns that it is recognised by, others that are read where there are any, and columns of
     the published tables that are not read.
 
-    read_row: the fields of what a row publishes, one figure or several. read_all, in its place: of all rows of one
-    machine, where figures are made of several of them. doing: what progress says of tables that take long. figures: the
-    class of its rows, unless they say another (`Row.figures`).
+    read_row: the fields of what a row publishes and then those of its prediction, of one figure or several in turn.
+    read_all, in its place: of all rows of one machine, where figures are made of several of them. doing: what progress
+    says of tables that take long. figures: the class of its rows, unless they say another (`Row.figures`).
     on: the machine that rows are predicted for, whatever is asked ("": for no described one); None: any.
     """
 
     needed: set[str]
     also: set[str] = field(default_factory=set)
     ignored: set[str] = field(default_factory=set)
-    read_row: Callable[[Cells, Asked], Fields | list[Fields]] | None = None
+    read_row: Reader | None = None
     read_all: Callable[[list[Cells], Asked], Iterable[Fields]] | None = None
     doing: str = ""
     figures: str = ""
@@ -310,32 +321,22 @@ class ReferenceTable:
         return asked.machine
 
 
-def each_row(
-    lines: Sequence[Cells], asked: Asked, read_row: Callable[[Cells, Asked], Fields | list[Fields]], doing: str = ""
-) -> Iterator[Fields]:
-    """What `read_row` makes of every row, predicted; of one that cannot be read or predicted, why."""
+def each_row(lines: Sequence[Cells], asked: Asked, read_row: Reader, doing: str = "") -> Iterator[Fields]:
+    """What `read_row` makes of every row; of one that cannot be read or predicted, why."""
     for number, cells in enumerate(lines, start=1):
+        source = {"source": next((cells[column] for column in SOURCE if column in cells), "")}
+        figures: list[Fields] = []
         try:
-            read = read_row(cells, asked)
+            for fields in read_row(cells, asked):
+                if "name" in fields:
+                    figures.append(source | fields)
+                else:
+                    figures[-1] |= fields
         except MimdsimError as problem:
-            yield refused(cells, problem)
-        else:
-            source = {"source": next((cells[column] for column in SOURCE if column in cells), "")}
-            yield from (predicted(source | fields) for fields in (read if isinstance(read, list) else [read]))
+            figures = [*figures[:-1], figures[-1] | {"note": str(problem)}] if figures else [refused(cells, problem)]
+        yield from figures
         if doing:
             asked.progress(doing, number, len(lines))
-
-
-def predicted(fields: Fields) -> Fields:
-    """The fields of a row with those that its prediction adds, or the note why there is none."""
-    if PREDICT not in fields:
-        return fields
-    read = {name: value for name, value in fields.items() if name != PREDICT}
-    try:
-        read |= fields[PREDICT]()
-    except MimdsimError as refusal:
-        read["note"] = str(refusal)
-    return read
 
 
 def refused(cells: Cells, problem: MimdsimError) -> Fields:

@@ -152,14 +152,6 @@ def _recognised(path: Path, most: int | None) -> Callable[[Asked], list[Row]]:
     )
 
 
-def cells_of(path: Path, column: str) -> dict[int, str]:
-    """The cells of a column of a CSV table that are not empty, by line; empty if it has no such column."""
-    if path.suffix == ".json":
-        return {}
-    table = parse_table(path, read_bounded_text(path, MAX_REFERENCE_BYTES)).spelt({column})
-    return {row.number: row[column] for row in table.rows if row.get(column)}
-
-
 FORMATS: tuple[ReferenceTable, ...] = (
     VENDOR_CODELETS,
     PRODUCTS,

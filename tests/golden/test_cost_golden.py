@@ -7,7 +7,7 @@ import pytest
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.costs.library import arithmetic, casts, dense, elementwise, network, operation_costs, reductions, sparse
-from mimdsim.validation import vendor_formulas as formulas
+from mimdsim.validation import vendor as formulas
 from mimdsim.validation.sparse import codelets as popsparse
 from mimdsim.validation.vendor import VendorParams, formats
 
@@ -660,15 +660,17 @@ POINTS = {
             sparse.sparse_dense_block_cycles(2, 7, 5, block=4, retain_row=False, others=2, subgroups=3),
             6 * (26 + 10 * (17 + 14)) + 5 * (4 + 15) * 2 + 2 + 40 + 33 * 6 + 2 * 46 + 56,
         ),
-        (popsparse.repeated_loop_cycles(3, 7, dtype="f16"), 0),
-        (popsparse.repeated_loop_cycles(3, 24, dtype="f16"), 2 * 17 * 3 * 6),
-        (popsparse.repeated_loop_cycles(3, 24, dtype="f32"), 5 * 12 * 3 * 6),
+        (popsparse.repeated_cycles(3, 7, dtype="f16"), 0),
+        (popsparse.repeated_cycles(3, 24, dtype="f16"), 2 * 17 * 3 * 6),
+        (popsparse.repeated_cycles(3, 24, dtype="f32"), 5 * 12 * 3 * 6),
         (
-            popsparse.counted_elementwise_cycles(3, 4, 20, buckets=3),
+            sparse.sparse_dense_elementwise_cycles(3, 4, 20, buckets=3)
+            + popsparse.repeated_cycles(3, 4, dtype="f16", buckets=3),
             6 * (30 + 3 * (11 + 2 * 20)) + 30 + 3 * (47 + 46) + 2 * 30 * 6,
         ),
         (
-            popsparse.counted_block_cycles(2, 7, 5, block=16),
+            sparse.sparse_dense_block_cycles(2, 7, 5, block=16, partials_dtype="f32", conv_units=8)
+            + popsparse.repeated_cycles(2, 70, dtype="f16", block=16),
             6 * (23 + 10 * 2 * (24 + 28 - 3)) + (5 * (64 + 3 + 24) + 1) * 2 + 2 + 142,
         ),
     ],

@@ -143,7 +143,7 @@ PROGRAMS: dict[str, Callable[[], Made]] = {
     "product": lambda: product(40, 100, 24, "f16", "f32"),
     "product in steps": lambda: product(300, 100, 70, "f32", "f32", tile_sram_bytes=60000),
     "compiled": lambda: (matrix_vector_program(tiny(), 37, 61), tiny()),
-    "assembler": lambda: (matrix_vector_program(tiny(), 9, 300, "assembler", 3, False), tiny()),
+    "assembler": lambda: (matrix_vector_program(tiny(), 9, 300, "assembler"), tiny()),
 }
 EVERY = 4  # of the supersteps is explained
 EXPLAINED: dict[str, Callable[[], tuple[Made, RecordedActivity]]] = {

@@ -70,7 +70,6 @@ def test_more_work_or_a_slower_host_is_never_faster(
 
 def test_host_and_device_by_hand() -> None:
     plain = Framework(
-        name="plain",
         products="none",
         forward=Pass(calls=10, array_passes=30),
         backward=Pass(calls=10, array_passes=30, sequence_passes=4, indexing_calls=2),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mimdsim.base.errors import MimdsimError
 from mimdsim.costs.library import casts, dense, elementwise, network, reductions, sparse
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula
-from mimdsim.validation import vendor_formulas as formulas
+from mimdsim.validation import vendor as formulas
 from mimdsim.validation.vendor import vendor_cycles
 
 REFERENCE = Path(__file__).resolve().parents[2] / "references" / "vendor_cycle_estimates.csv"

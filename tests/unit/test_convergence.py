@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mimdsim.pipeline import train_workload
-from mimdsim.validation.reproduction.claims import values_program
+from mimdsim.validation.claims import values_program
 from mimdsim.workload import load_workload, open_dataset
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -38,7 +38,7 @@ def test_a_call_is_the_chip_and_both_ways_of_the_host() -> None:
     assert isinstance(chip, MimdMachine)
     streamed = 2 * 8 * 784 + 4 * 8 + 4 * 2 * 8 * 10 + 4  # halves of images and labels in, spikes and loss back
     host = streamed / chip.host.bytes_per_second + 4 * chip.host.request_seconds
-    assert call.seconds == pytest.approx(call.cycles / chip.chip.clock_hz + host + START_SECONDS)
+    assert call.seconds == pytest.approx(call.timed.cycles / chip.chip.clock_hz + host + START_SECONDS)
     reach = exp(hypot(host / 2, START_DOUBT_SECONDS) / call.seconds)
     assert call.low < call.seconds / reach
     assert call.high > call.seconds * reach

@@ -13,7 +13,7 @@ from commands import mimdsim
 
 from mimdsim.profile.ratios import Ratio
 from mimdsim.validation import reproduce
-from mimdsim.validation.reproduction.claims import PREDICTORS, Claim, claims
+from mimdsim.validation.claims import PREDICTORS, Claim, claims
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
 NAMES = [claim.name for claim in claims()]

@@ -6,6 +6,7 @@ import csv
 import math
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,16 @@ from reference_rows import given
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.costs.library.arithmetic import NoCycleFormula
-from mimdsim.costs.library.sparse import sparse_dense_elementwise_cycles
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.reference_table import Asked
 from mimdsim.validation.sparse.codelets import (
     SparseShape,
-    counted_block_cycles,
-    counted_elementwise_cycles,
+    Splits,
+    repeated_cycles,
     static_block_cycles,
     static_element_cycles,
 )
-from mimdsim.validation.sparse.dynamic import Buckets, propagate
+from mimdsim.validation.sparse.dynamic import products_cycles, propagate
 from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS, SparsePlan, plan_sparse_product, rows_to_blocks
 from mimdsim.validation.tables import find_table, validate
 
@@ -142,20 +142,24 @@ def test_static_formulas_at_points_of_the_vendor() -> None:
 
 
 def test_what_repeats_is_counted_for_every_group_of_columns_and_bucket() -> None:
-    once = sparse_dense_elementwise_cycles(5, 8, 20)
-    assert counted_elementwise_cycles(5, 8, 20) == once
-    wide = sparse_dense_elementwise_cycles(5, 64, 20)
-    assert counted_elementwise_cycles(5, 64, 20) == wide + 7 * 17 * 5 * 6
-    two = counted_block_cycles(3, 4, 2, block=16, buckets=2) - counted_block_cycles(3, 4, 2, block=16)
-    assert two == 46 + 56 + 23 * 6
+    assert repeated_cycles(5, 8, dtype="f16") == 0
+    assert repeated_cycles(5, 64, dtype="f16") == 7 * 17 * 5 * 6
+    assert repeated_cycles(5, 64, dtype="f16", buckets=3) == 7 * 17 * 5 * 6 + 2 * 30 * 6
+    assert repeated_cycles(3, 64, dtype="f16", block=16, buckets=2) == 23 * 6
+    for block, contexts, batch in ((16, 6, 24), (1, 1, 64)):  # of one context, rows and batch are a worker's own
+        shape = SparseShape(rows=96, columns=96, batch=batch, block=block, density=0.5, dtype="f16")
+        counted, planned = (products_cycles(shape, 3, 2, batch, 2, contexts, counted=one) for one in (True, False))
+        more = repeated_cycles(3, batch // contexts, dtype="f16", block=block, buckets=2, worker_contexts=contexts)
+        assert counted - planned == more
+    two, one = (products_cycles(replace(shape, block=16), 3, 2, 4, buckets, 6) for buckets in (2, 1))
+    assert two - one == 46 + 56 + 23 * 6
 
 
 def test_buckets_pass_on_only_what_overflows() -> None:
     shape = SparseShape(rows=256, columns=256, batch=4, block=1, density=0.1, dtype="f16")
 
     def fill(room: int) -> Any:
-        buckets = Buckets(parts=(4, 4, 1), room_blocks=room, room_entries=9999, group_entries=39, row_blocks=6)
-        return propagate(shape, buckets)
+        return propagate(shape, Splits(x=4, y=4, z=1, room=room, entries=9999, row_blocks=6))
 
     roomy = fill(4096)
     assert roomy.steps == roomy.displaced_blocks == 0

@@ -35,8 +35,8 @@ from mimdsim.machine.calibrated import (
 )
 from mimdsim.report.formatting import plain
 from mimdsim.validation.calibration.sensitivities import Dependence, again, closest, contradictions, dependence
-from mimdsim.validation.reference_table import NOT_COMPUTED, Row
-from mimdsim.validation.tables import cells_of, check_files, find_table
+from mimdsim.validation.reference_table import NOT_COMPUTED, SPREAD, Row
+from mimdsim.validation.tables import check_files, find_table
 
 # ---- what measurements make of a machine and of their own predictions, and how it is shown: console lines and JSON
 
@@ -192,24 +192,23 @@ def narrowed_json(found: Narrowed) -> str:
     )
 
 
-COLUMN = "spread"  # of a table: one standard deviation, "0.2" in the unit of the figure or "3 %" of it
 LEAST, MOST = 1e-6, 1.0  # shares of a figure
 
 
 def spreads(rows: Sequence[Row], tables: Sequence[Path], share: float) -> np.ndarray:
-    """float64[rows]: one standard deviation of each, in its unit: its cell of the column `spread`, else the standard
-    error of its mean, else `share` of it. Raises DataFileError for a cell that is none."""
+    """float64[rows]: one standard deviation of each, in its unit: its cell of the column `spread`, "0.2" in that unit
+    or "3 %" of the figure, else the standard error of its mean, else `share` of it. Raises DataFileError for a cell
+    that is none."""
     if not LEAST <= share <= MOST:
         raise DescriptionError("--spread", [f"{share:g} of a figure: give {LEAST:g} to {MOST:g}, e.g. 0.02 for 2 %"])
-    cells = {path.name: (path, cells_of(path, COLUMN)) for path in tables}
-    return np.array([_spread(row, *cells[row.file], share) for row in rows])
+    path_of = {path.name: path for path in tables}
+    return np.array([_spread(row, path_of[row.file], share) for row in rows])
 
 
-def _spread(row: Row, path: Path, cells: dict[int, str], share: float) -> float:
+def _spread(row: Row, path: Path, share: float) -> float:
     assert row.bearing is not None
-    text = cells.get(row.bearing.line)
-    measured = row.bearing.measured
-    if text is None:
+    text, measured = row.bearing.spread, row.bearing.measured
+    if not text:
         return max(row.noise if row.noise is not None else share * measured, LEAST * measured)
     relative = text.endswith("%")
     try:
@@ -219,7 +218,7 @@ def _spread(row: Row, path: Path, cells: dict[int, str], share: float) -> float:
     if not LEAST * measured <= found <= MOST * measured:
         raise DataFileError(
             path,
-            f"line {row.bearing.line}, column '{COLUMN}': '{shortened(text)}' is no spread of {measured:g}: write one "
+            f"line {row.bearing.line}, column '{SPREAD}': '{shortened(text)}' is no spread of {measured:g}: write one "
             f"standard deviation, in the figure's unit or as '3 %', from {LEAST:g} of it to all of it",
         )
     return found

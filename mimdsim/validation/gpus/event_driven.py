@@ -13,9 +13,9 @@ hidden neuron to a number of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.gpu import time_on_gpu
@@ -186,25 +186,19 @@ NOT_MODELLED = {
 }
 
 
-def event_row(row: Cells, _asked: Asked) -> Fields:
-    """Fields of a measured quantity."""
-    published = row.number("value")
+def event_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
+    """Fields of a measured quantity, predicted in microseconds of a launch or of a batch."""
+    published, quantity = row.number("value"), row["quantity"]
     if published < 0:
         raise MimdsimError(f"column 'value': '{shortened(row['value'])}' is not a number from 0")
-    return {
+    yield {
         "name": f"{shortened(row['hidden_recurrent'])} x {shortened(row['timesteps'])} {shortened(row['dataset'])} "
         f"{shortened(row.get('augmentation', ''))}, {shortened(row['what'].removesuffix('_train'))} "
-        + shortened(row["quantity"].removeprefix("custom_update_")),
+        + shortened(quantity.removeprefix("custom_update_")),
         "unit": "as given",
         "published": published,
         "tolerance": 0.25,
-        "predict": partial(_predict, row, published),
     }
-
-
-def _predict(row: Cells, published: float) -> Fields:
-    """Microseconds of a launch or of a batch."""
-    quantity = row["quantity"]
     whole = row["what"] == "spyx_train" and quantity == "wall_training"
     if not whole:
         for word, why in NOT_MODELLED.items():
@@ -219,7 +213,7 @@ def _predict(row: Cells, published: float) -> Fields:
     else:
         seconds, low, high, kind = _kernel(quantity, row["dataset"], gpu, network)
     launches = batches * (network.timesteps if quantity in EACH_TIMESTEP else 1)
-    return {
+    yield {
         **within_bounds(1e6 * seconds, 1e6 * low, 1e6 * high),
         "unit": "us",
         "published": 1e6 * published / launches,

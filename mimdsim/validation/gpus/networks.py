@@ -17,7 +17,7 @@ sequence (2 passes).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,7 +71,6 @@ class Framework:
     products: each_timestep (inside the loop), hoisted (one for the sequence) or none.
     """
 
-    name: str
     products: Literal["each_timestep", "hoisted", "none"]
     forward: Pass
     backward: Pass
@@ -79,57 +78,48 @@ class Framework:
 
 
 FRAMEWORKS: dict[str, Framework] = {
-    item.name: item
-    for item in (
-        Framework(
-            name="snnTorch",
-            products="each_timestep",
-            forward=Pass(calls=14, array_passes=24),
-            backward=Pass(calls=14, array_passes=30),
-            source="derived: counted from snn.Leaky 0.7, which computes the spike twice (reset and output); the input "
-            "takes no gradient, so indexing it costs nothing",
-        ),
-        Framework(
-            name="Sinabs",
-            products="hoisted",
-            forward=Pass(calls=8, array_passes=20),
-            backward=Pass(calls=14, array_passes=24, sequence_passes=INDEXED + SLICED, indexing_calls=5),
-            source="derived: counted from sinabs.layers.LIF 1.2; indexes x[:, t]",
-        ),
-        Framework(
-            name="Norse",
-            products="hoisted",
-            forward=Pass(calls=14, array_passes=36),
-            backward=Pass(calls=24, array_passes=40, sequence_passes=INDEXED, indexing_calls=3),
-            source="derived: LIF step of norse 1.0 as TorchScript, which runs its operations one by one; calls of the "
-            "backward pass from the host-bound row on the RTX 2070",
-        ),
-        Framework(
-            name="SpikingJelly",
-            products="hoisted",
-            forward=Pass(calls=7, array_passes=16),
-            backward=Pass(calls=12, array_passes=20, sequence_passes=INDEXED, indexing_calls=3),
-            source="derived: counted from the multi-step LIF of 0.0.0.0.15: charge, fire and reset are TorchScript "
-            "functions, each fused; indexes x[t]",
-        ),
-        Framework(
-            name="Rockpool",
-            products="hoisted",
-            forward=Pass(calls=41, array_passes=60),
-            backward=Pass(calls=36, array_passes=60, sequence_passes=INDEXED + SLICED + ASSIGNED, indexing_calls=7),
-            source="derived: LIFTorch 2.6; indexes x[:, t] and assigns y[:, t]; calls from the host-bound rows on the "
-            "RTX 2070",
-        ),
-        Framework(
-            name="SpikingJelly, neurons only",
-            products="none",
-            forward=Pass(calls=11, array_passes=26.5),
-            backward=Pass(calls=20, array_passes=48, sequence_passes=INDEXED + ASSIGNED, indexing_calls=4),
-            source="derived: forward counted from LIFNode and MultiStepContainer of December 2020, as the "
-            "documentation's table (clock_driven/neuron.py); backward from its growth with timesteps, which shows two "
-            "more passes over the sequence than PyTorch of 2023 makes, for an unknown reason",
-        ),
-    )
+    "snnTorch": Framework(
+        products="each_timestep",
+        forward=Pass(calls=14, array_passes=24),
+        backward=Pass(calls=14, array_passes=30),
+        source="derived: counted from snn.Leaky 0.7, which computes the spike twice (reset and output); the input "
+        "takes no gradient, so indexing it costs nothing",
+    ),
+    "Sinabs": Framework(
+        products="hoisted",
+        forward=Pass(calls=8, array_passes=20),
+        backward=Pass(calls=14, array_passes=24, sequence_passes=INDEXED + SLICED, indexing_calls=5),
+        source="derived: counted from sinabs.layers.LIF 1.2; indexes x[:, t]",
+    ),
+    "Norse": Framework(
+        products="hoisted",
+        forward=Pass(calls=14, array_passes=36),
+        backward=Pass(calls=24, array_passes=40, sequence_passes=INDEXED, indexing_calls=3),
+        source="derived: LIF step of norse 1.0 as TorchScript, which runs its operations one by one; calls of the "
+        "backward pass from the host-bound row on the RTX 2070",
+    ),
+    "SpikingJelly": Framework(
+        products="hoisted",
+        forward=Pass(calls=7, array_passes=16),
+        backward=Pass(calls=12, array_passes=20, sequence_passes=INDEXED, indexing_calls=3),
+        source="derived: counted from the multi-step LIF of 0.0.0.0.15: charge, fire and reset are TorchScript "
+        "functions, each fused; indexes x[t]",
+    ),
+    "Rockpool": Framework(
+        products="hoisted",
+        forward=Pass(calls=41, array_passes=60),
+        backward=Pass(calls=36, array_passes=60, sequence_passes=INDEXED + SLICED + ASSIGNED, indexing_calls=7),
+        source="derived: LIFTorch 2.6; indexes x[:, t] and assigns y[:, t]; calls from the host-bound rows on the "
+        "RTX 2070",
+    ),
+    "SpikingJelly, neurons only": Framework(
+        products="none",
+        forward=Pass(calls=11, array_passes=26.5),
+        backward=Pass(calls=20, array_passes=48, sequence_passes=INDEXED + ASSIGNED, indexing_calls=4),
+        source="derived: forward counted from LIFNode and MultiStepContainer of December 2020, as the "
+        "documentation's table (clock_driven/neuron.py); backward from its growth with timesteps, which shows two "
+        "more passes over the sequence than PyTorch of 2023 makes, for an unknown reason",
+    ),
 }
 
 
@@ -383,7 +373,7 @@ def _measured(task: str) -> Measured | None:
 
 def _eager(case: _Case) -> SnnPrediction:
     """A loop over timesteps."""
-    framework = _eager_framework(case)
+    name = _eager_framework(case)
     if case.precision != "fp32":
         raise MimdsimError(f"eager frameworks are described in fp32 only, not {case.precision}")
     call = next((period for label, period in HOSTS if re.search(label, case.label)), None)
@@ -391,7 +381,7 @@ def _eager(case: _Case) -> SnnPrediction:
     for way in case.ways:
         estimate = eager_seconds(
             case.gpu,
-            framework,
+            FRAMEWORKS[name],
             neurons=case.neurons,
             batch=case.batch,
             timesteps=case.timesteps,
@@ -401,7 +391,7 @@ def _eager(case: _Case) -> SnnPrediction:
         total += estimate.seconds
         bounds.append(estimate.bound)
     unknown = call is None and "host" in bounds
-    note = f"{case.gpu.name}, {framework.name}, {' and '.join(bounds)} bound"
+    note = f"{case.gpu.name}, {name}, {' and '.join(bounds)} bound"
     return SnnPrediction(
         seconds=total,
         note=f"{note}; period of a call assumed, this computer is unknown" if unknown else note,
@@ -410,8 +400,8 @@ def _eager(case: _Case) -> SnnPrediction:
     )
 
 
-def _eager_framework(case: _Case) -> Framework:
-    """The counted program that a row describes; raises MimdsimError if none does."""
+def _eager_framework(case: _Case) -> str:
+    """The name of the counted program that a row describes; raises MimdsimError if none does."""
     name = next((name for name in FRAMEWORKS if name.lower() in case.framework), None)
     if name is None or "exodus" in case.framework or "compile" in case.framework:
         known = ", ".join(FRAMEWORKS)
@@ -419,10 +409,10 @@ def _eager_framework(case: _Case) -> Framework:
     if "loop" not in case.style:
         raise MimdsimError(f"'{case.framework}' as '{case.style}' has no loop over timesteps that is described")
     if case.measured != "neurons alone":
-        return FRAMEWORKS[name]
+        return name
     if name != "SpikingJelly":
         raise MimdsimError(f"no count of the operations of '{case.framework}' without a linear layer")
-    return FRAMEWORKS["SpikingJelly, neurons only"]
+    return "SpikingJelly, neurons only"
 
 
 def _fused(case: _Case) -> SnnPrediction:
@@ -491,24 +481,19 @@ def _recurrent_program(case: _Case) -> LibraryLoop | PersistentKernel | None:
     return None
 
 
-def _network_row(row: Cells, _asked: Asked) -> Fields:
+def _network_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     marks = [f" {mark}={row[name]}" for mark, name in (("B", "batch_B"), ("T", "steps_T")) if row.get(name)]
-
-    def predict() -> Fields:
-        found = predict_snn_row(row)
-        low, high = found.spread
-        interval = within_bounds(found.seconds, low * found.seconds, high * found.seconds)
-        return interval | {"tolerance": found.tolerance}
-
-    return {
+    yield {
         "unit": "s",
         "name": f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}{''.join(marks)}",
         "published": row.number("value_s"),
         "tolerance": 0.25,
         "kind": f"{row['framework']} {row['metric']}",
         "origin": row["source"].split()[0],
-        "predict": predict,
     }
+    found = predict_snn_row(row)
+    low, high = found.spread
+    yield within_bounds(found.seconds, low * found.seconds, high * found.seconds) | {"tolerance": found.tolerance}
 
 
 NETWORKS = ReferenceTable(

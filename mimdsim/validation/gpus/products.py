@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import get_args
 
@@ -166,18 +166,13 @@ def _overhead_us(text: str) -> float:
     return float(match[1]) if match else 0.0
 
 
-def _product_row(row: Cells, _asked: Asked) -> Fields:
+def _product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of a measured product, on a GPU or a tiled machine."""
     published = row.number("time_us")
     tiled = row["gpu"].startswith("IPU")
     batched = ", batched" if row["batch"] not in ("", "1") else ""
     shape = f"{row['M']}x{row['N']}x{row['K']}" + (f" batch {row['batch']}" if row["batch"] != "1" else "")
-
-    def predict() -> Fields:
-        seconds = predict_tiled_gemm_row(row) if tiled else predict_gemm_row(row)[0]
-        return around(1e6 * seconds, 0.2) | (tiled_gemm_bearing(row, published) if tiled else {})
-
-    return {
+    yield {
         "name": f"{row['gpu']} {row['dtype']} {shape}",
         "unit": "us",
         "published": published,
@@ -186,8 +181,11 @@ def _product_row(row: Cells, _asked: Asked) -> Fields:
         "figures": "product on tiles" if tiled else "GPU kernel",
         "origin": origin_of(row["source"]),
         "size": product_flops(row),
-        "predict": predict,
     }
+    seconds = predict_tiled_gemm_row(row) if tiled else predict_gemm_row(row)[0]
+    yield around(1e6 * seconds, 0.2)
+    if tiled:
+        yield tiled_gemm_bearing(row, published)
 
 
 def origin_of(source: str) -> str:
@@ -209,7 +207,7 @@ PLANES_SHAPE = ("samples", "channels", "height", "width", "channels_made", "kern
 LARGEST_SIDE = 4096  # of planes, in tables
 
 
-def convolution_row(row: Cells, _asked: Asked) -> Fields:
+def convolution_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of the microseconds of one pass."""
     samples, channels, height, width, made, kernel, stride, padding = whole_numbers(row, *PLANES_SHAPE, default=0)
     if max(samples, channels, made) > LARGEST_EXTENT or max(height, width) > LARGEST_SIDE:
@@ -226,7 +224,7 @@ def convolution_row(row: Cells, _asked: Asked) -> Fields:
     each = ConvolutionPass(what=what, patches=patches, channels=made, samples=samples)
     (gpu, remark), precision = device_of(row["gpu"]), precision_of(row["dtype"])
     shape = f"{samples} x {patches.planes} to {window.over(patches.planes, made)}, kernel {kernel}, stride {stride}"
-    return {
+    yield {
         "name": f"{row['gpu']} {row['dtype']} {shape}, {what}",
         "unit": "us",
         "published": row.number("time_us", above=0),
@@ -234,8 +232,8 @@ def convolution_row(row: Cells, _asked: Asked) -> Fields:
         "kind": f"{row['gpu']} {row['dtype']}, {what}",
         "note": remark,
         "origin": origin_of(row["source"]),
-        "predict": lambda: around(1e6 * convolution_seconds(gpu, each, precision=precision).seconds, 0.3),
     }
+    yield around(1e6 * convolution_seconds(gpu, each, precision=precision).seconds, 0.3)
 
 
 CONVOLUTIONS = ReferenceTable(

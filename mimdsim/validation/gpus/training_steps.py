@@ -7,6 +7,7 @@ column `widths`), timed a program for each strategy of the GPU model; a row says
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -32,7 +33,7 @@ MOST_LAYERS = 64
 RECURRENT = {"none": "none", "hidden layers": "all_to_all"}
 
 
-def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
+def training_step_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of the milliseconds and, where the row has them, millijoules of one step."""
     planes = "x" in row["widths"].split("-")[0]
     batch, timesteps, spikes = row.whole("batch"), row.whole("timesteps"), _numbers(row, "spikes", " ")
@@ -64,20 +65,19 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     if row["mJ"] and energy is not None:
         ends = (1e3 * energy.joules, *interval(1e3 * energy.joules, energy.propagated))
         figures.append(("mJ", f"{name}, energy", f"energy{of_planes}", "energy of a GPU", ends))
-    return [
-        {
+    published = {unit: row.number(unit, above=0) for unit, *_ in figures}
+    for unit, name, kind, of, ends in figures:
+        yield {
             **within_bounds(*ends),
             "name": name,
             "unit": unit,
-            "published": row.number(unit, above=0),
+            "published": published[unit],
             "tolerance": TOLERANCE,
             "kind": kind,
             "note": remark,
             "figures": of,
             "origin": origin_of(row.get("source", "")),
         }
-        for unit, name, kind, of, ends in figures
-    ]
 
 
 def _recorded(row: Cells, batch: int, timesteps: int, spikes: list[float]) -> tuple[RecordedActivity, float]:

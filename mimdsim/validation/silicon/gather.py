@@ -195,33 +195,26 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     plain: dict[Shape, list[float]] = {}
     copied: dict[Shape, list[tuple[float, str]]] = {}
 
-    def gather(row: Cells, _asked: Asked) -> Fields:
+    def gather(row: Cells, _asked: Asked) -> Iterator[Fields]:
         published = row.number("time_ms", above=0)
         operation, _, more = (part.strip() for part in row["operation"].partition("+"))
-
-        def predict() -> Fields:
-            if operation != GATHER or (more and not more.startswith(COPY)):
-                given_one = shortened(row["operation"])
-                raise MimdsimError(f"no program for '{given_one}'; known: {GATHER}, alone or with '+ {COPY}'")
-            if row["dtype"] not in ("float32", "float"):
-                raise MimdsimError(f"dtype '{shortened(row['dtype'])}': only float32 is planned")
-            shape = _shape(row, machine)
-            plan = plan_gather(machine, *shape[:3])
-            again = partial(_milliseconds, plan, shape, bool(more))
-            milliseconds = again(machine)
-            if more:
-                copied.setdefault(shape, []).append((published, row.get("source_path", "")))
-            else:
-                plain.setdefault(shape, []).append(published)
-            return {
-                **around(milliseconds, OFF),
-                "note": f"plan of our own search: width in {plan.width_parts}, table in {plan.table_parts}, look-ups "
-                f"in {plan.lookup_parts} parts",
-                "bearing": row.bearing(machine.name, published, again),
-            }
-
-        kind = "gather and copy" if more else "gather"
-        return {**_fields(row["id"], published, kind), "predict": predict}
+        yield _fields(row["id"], published, "gather and copy" if more else "gather")
+        if operation != GATHER or (more and not more.startswith(COPY)):
+            given_one = shortened(row["operation"])
+            raise MimdsimError(f"no program for '{given_one}'; known: {GATHER}, alone or with '+ {COPY}'")
+        if row["dtype"] not in ("float32", "float"):
+            raise MimdsimError(f"dtype '{shortened(row['dtype'])}': only float32 is planned")
+        shape = _shape(row, machine)
+        plan = plan_gather(machine, *shape[:3])
+        yield {
+            **row.predicted(machine, published, partial(_milliseconds, plan, shape, bool(more)), OFF),
+            "note": f"plan of our own search: width in {plan.width_parts}, table in {plan.table_parts}, look-ups "
+            f"in {plan.lookup_parts} parts",
+        }
+        if more:
+            copied.setdefault(shape, []).append((published, row.get("source_path", "")))
+        else:
+            plain.setdefault(shape, []).append(published)
 
     yield from each_row(lines, asked, gather)
     for shape in sorted(copied.keys() & plain.keys()):

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -80,7 +81,7 @@ COLUMNS = {
 MOST = 1 << 40
 
 
-def transfer_row(row: Cells, asked: Asked) -> Fields:
+def transfer_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     """Fields of one measured transfer, on the machine of its `arch` unless one is asked for."""
     names = ("num_transactions", "transaction_size_bytes", "num_subordinates", "same_axis")
     transactions, size, many, same_axis = whole_numbers(row, *names)
@@ -91,28 +92,21 @@ def transfer_row(row: Cells, asked: Asked) -> Fields:
     kind = f"{arch.partition('_')[0].capitalize()}, {said}" + (
         "" if mechanism == "UNICAST" else f", {mechanism.lower()}"
     )
-
-    def predict() -> Fields:
-        if repeated:
-            raise MimdsimError("repeats the last value that was measured")
-        if row["memory"] != "L1":
-            raise MimdsimError(f"memory '{shortened(row['memory'])}': only transfers between tiles are predicted")
-        if asked.machine is None and arch not in MACHINES:
-            raise MimdsimError(f"no machine for '{shortened(arch)}'; known: {', '.join(MACHINES)}")
-        if mechanism not in MULTICAST:
-            raise MimdsimError(f"mechanism '{shortened(mechanism)}'; known: {', '.join(MULTICAST)}")
-        if min(transactions, size) < 1 or transactions * size > MOST or many < 0:
-            raise MimdsimError("counts of transactions and their bytes must be at least 1, and moderate")
-        machine = asked.machine or load_machine(MACHINES[arch])
-        assert isinstance(machine, MimdMachine)
-        again = partial(_cycles, mechanism, pattern, transactions, size, many, same_axis, bool(loopback))
-        return {
-            **around(again(machine), UNCERTAINTY["derived"]),
-            "bearing": row.bearing(machine.name, measured, again, formula=kind),
-        }
-
     name = f"{said}, {transactions:,} x {size:,} bytes" + (f", {many} tiles" if many else "")
-    return {"name": name, "unit": "cycles", "published": measured, "tolerance": 0.25, "kind": kind, "predict": predict}
+    yield {"name": name, "unit": "cycles", "published": measured, "tolerance": 0.25, "kind": kind}
+    if repeated:
+        raise MimdsimError("repeats the last value that was measured")
+    if row["memory"] != "L1":
+        raise MimdsimError(f"memory '{shortened(row['memory'])}': only transfers between tiles are predicted")
+    if asked.machine is None and arch not in MACHINES:
+        raise MimdsimError(f"no machine for '{shortened(arch)}'; known: {', '.join(MACHINES)}")
+    if mechanism not in MULTICAST:
+        raise MimdsimError(f"mechanism '{shortened(mechanism)}'; known: {', '.join(MULTICAST)}")
+    if min(transactions, size) < 1 or transactions * size > MOST or many < 0:
+        raise MimdsimError("counts of transactions and their bytes must be at least 1, and moderate")
+    again = partial(_cycles, mechanism, pattern, transactions, size, many, same_axis, bool(loopback))
+    machine = asked.machine or tiled_machine(MACHINES[arch], "")
+    yield row.predicted(machine, measured, again, UNCERTAINTY["derived"], formula=kind)
 
 
 def _cycles(
@@ -135,20 +129,25 @@ def _cycles(
     else:
         sender, fanout = np.unique(sender, return_counts=True)
         each = float(transactions)
-    first = np.concatenate([[0], np.cumsum(fanout)]).astype(np.int64)
-    bytes_of = np.full(len(fanout), math.ceil(each * size), np.int64)
-    messages = Messages(sender=sender, size_bytes=bytes_of, first=first, reader=reader)
-    tiles = np.unique(np.concatenate([sender, reader]))
-
-    def by(tile: np.ndarray, amount: np.ndarray) -> np.ndarray:
-        return np.bincount(np.searchsorted(tiles, tile), weights=amount, minlength=len(tiles))
-
-    requests, got = by(sender, np.full(len(sender), each)), by(reader, np.repeat(bytes_of, fanout))
-    heard = by(reader, np.repeat(np.full(len(sender), each), fanout))
-    ends = Ends(tiles, by(sender, bytes_of), got, requests, heard)
+    messages, ends = _messages(sender, fanout, reader, math.ceil(each * size), each)
     cycles = float(network.phase_of(messages, ends, trees=mechanism != "UNICAST").cycles[0])
     turns = len(sender) if mechanism != "UNICAST" else 1
     return cycles * (turns + 1) / (2 * turns)
+
+
+def _messages(
+    sender: np.ndarray, fanout: np.ndarray, reader: np.ndarray, size: int, requests: float = 0.0
+) -> tuple[Messages, Ends]:
+    """A message of so many bytes and requests from every sender to the next `fanout` readers, and their ends."""
+    first = np.concatenate([[0], np.cumsum(fanout)]).astype(np.int64)
+    bytes_of = np.full(len(fanout), size, np.int64)
+    tiles = np.unique(np.concatenate([sender, reader]))
+
+    def by(tile: np.ndarray, each: float) -> np.ndarray:
+        return np.bincount(np.searchsorted(tiles, tile), np.full(len(tile), each), len(tiles))
+
+    ends = Ends(tiles, by(sender, size), by(reader, size), by(sender, requests), by(reader, requests))
+    return Messages(sender=sender, size_bytes=bytes_of, first=first, reader=reader), ends
 
 
 def _asking(pattern: str) -> int:
@@ -205,25 +204,21 @@ PORT_BYTES = {"read": 23.2, "write": 24.0}
 DRAWS = 20
 
 
-def memory_row(row: Cells, _asked: Asked) -> Fields:
+def memory_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of tiles that read from or write to channels of memory, on a Wormhole."""
     tiles, channels, network, size = whole_numbers(row, "tensix_tiles", "dram_channels", "noc", "bytes_per_tile")
     measured, direction, pairing = row.number("GB_per_s", above=0), row["direction"], row["pairing"]
-
-    def predict() -> Fields:
-        if direction not in PORT_BYTES or not 1 <= channels <= len(PORTS) or network not in (0, 1):
-            raise MimdsimError(f"direction read or write, 1 to {len(PORTS)} channels, noc 0 or 1")
-        if not (1 <= tiles <= len(TILE_COLUMNS) * len(TILE_ROWS) and 1 <= size <= MOST):
-            raise MimdsimError(f"{tiles} tiles: there are {len(TILE_COLUMNS) * len(TILE_ROWS)}")
-        if "random" in pairing:
-            predicted = float(np.mean(_drawn_rates(tiles, channels, network, size, direction)))
-        else:
-            predicted = min(channels, tiles) * PORT_BYTES[direction]
-        return around(predicted, UNCERTAINTY["derived"])
-
     name = f"{tiles} tiles {direction}, {channels} channels, {pairing}, {row['virtual_channel']}, network {network}"
     kind = f"Wormhole, tiles and memory, pairs {'at random' if 'random' in pairing else 'with care'}"
-    return {"name": name, "unit": "GB/s", "published": measured, "tolerance": 0.25, "kind": kind, "predict": predict}
+    yield {"name": name, "unit": "GB/s", "published": measured, "tolerance": 0.25, "kind": kind}
+    if direction not in PORT_BYTES or not 1 <= channels <= len(PORTS) or network not in (0, 1):
+        raise MimdsimError(f"direction read or write, 1 to {len(PORTS)} channels, noc 0 or 1")
+    if not (1 <= tiles <= len(TILE_COLUMNS) * len(TILE_ROWS) and 1 <= size <= MOST):
+        raise MimdsimError(f"{tiles} tiles: there are {len(TILE_COLUMNS) * len(TILE_ROWS)}")
+    rate = min(channels, tiles) * PORT_BYTES[direction]
+    if "random" in pairing:
+        rate = float(np.mean(_drawn_rates(tiles, channels, network, size, direction)))
+    yield around(rate, UNCERTAINTY["derived"])
 
 
 @lru_cache(maxsize=32)
@@ -240,12 +235,7 @@ def _drawn_rates(tiles: int, channels: int, network: int, size: int, direction: 
     for at in range(DRAWS):
         ends = draw.permutation(places)[:tiles], draw.permutation(ports)[np.arange(tiles) % channels]
         sender, reader = (each.astype(np.int64) for each in (ends[::-1] if direction == "read" else ends))
-        each = np.full(tiles, size, np.int64)
-        messages = Messages(sender=sender, size_bytes=each, first=np.arange(tiles + 1), reader=reader)
-        taking = np.unique(np.concatenate(ends))
-        sent, received = (np.bincount(np.searchsorted(taking, end), each, len(taking)) for end in (sender, reader))
-        nothing = np.zeros(len(taking))
-        cycles = fabric.phase_of(messages, Ends(taking, sent, received, nothing, nothing), one).cycles[0]
+        cycles = fabric.phase_of(*_messages(sender, np.ones(tiles, np.int64), reader, size), one).cycles[0]
         share = np.unique(ends[1], return_counts=True)[1].max() * size / PORT_BYTES[direction]
         rates[at] = tiles * size / max(float(cycles), float(share))
     return rates
@@ -300,21 +290,18 @@ def multicast_cycles(machine: MimdMachine, words: int, *, receiver: bool) -> tup
     return whole, whole - doubt, whole + doubt
 
 
-def exchange_or_host_row(row: Cells, asked: Asked) -> Fields:
+def exchange_or_host_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     """Fields of a measured interval."""
-    what = row["what"]
-    measured = row.number("measured", above=0)
-    host = what.startswith("stream copy")
-    predict = partial(_predict_host if host else _predict_multicast, row, asked, measured)
-    return {
-        "name": shortened(f"{what}, {row['parameters']}", 160),
+    measured, host = row.number("measured", above=0), row["what"].startswith("stream copy")
+    yield {
+        "name": shortened(f"{row['what']}, {row['parameters']}", 160),
         "unit": row["unit"],
         "published": measured,
         "tolerance": 0.0 if host else TOLERANCE,
         "kind": "one copy from the host" if host else "one multicast",
         "upper_bound": host,
-        "predict": predict,
     }
+    yield _predict_host(row, asked) if host else _predict_multicast(row, asked, measured)
 
 
 def _predict_multicast(row: Cells, asked: Asked, measured: float) -> Fields:
@@ -324,18 +311,17 @@ def _predict_multicast(row: Cells, asked: Asked, measured: float) -> Fields:
     if row["unit"] != "cycles" or words > MOST_WORDS:
         raise MimdsimError(f"{words} words in {shortened(row['unit'])}: one list sends up to {MOST_WORDS:,}, in cycles")
     machine = _machine(row["machine"], asked)
-    again = partial(_interval, words, receiver)
     parts = f"barrier of {machine.sync.internal_cycles}, {RECEIVER_FIXED if receiver else SENDER_WAITS} of its list"
     parts += ", what the sender is late, hand-over and launch of workers" if receiver else ", hand-over and launch"
+
+    def again(machine: MimdMachine) -> float:
+        return multicast_cycles(machine, words, receiver=receiver)[0]
+
     bearing = row.bearing(machine.name, measured, again, formula="receiver" if receiver else "sender")
     return within_bounds(*multicast_cycles(machine, words, receiver=receiver)) | {"note": parts, "bearing": bearing}
 
 
-def _interval(words: int, receiver: bool, machine: MimdMachine) -> float:
-    return multicast_cycles(machine, words, receiver=receiver)[0]
-
-
-def _predict_host(row: Cells, asked: Asked, _measured: float) -> Fields:
+def _predict_host(row: Cells, asked: Asked) -> Fields:
     copied = _amount(row, "bytes")
     if row["unit"] != "cycles":
         raise MimdsimError(f"unit '{shortened(row['unit'])}': copies from the host are predicted in cycles")
@@ -400,7 +386,7 @@ def slots_of_trip(unroll: int) -> Slots:
     )
 
 
-def loop_row(row: Cells, _asked: Asked) -> list[Fields]:
+def loop_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of the two figures of a measured loop."""
     machine = tiled_machine(MACHINE, "")
     issue = machine.tile.issue_cycles
@@ -410,34 +396,32 @@ def loop_row(row: Cells, _asked: Asked) -> list[Fields]:
         raise MimdsimError(f"unroll_factor {unroll} of {n} iterations; iterations are at most {MOST_ITERATIONS:,}")
     name = f"{row['id']}, {row['language']}"
     if workers > min(machine.tile.worker_contexts, issue):
-        why = f"{workers} workers a tile: a tile has {machine.tile.worker_contexts}"
-        return [{"name": name, "unit": "cycles", "published": cycles, "note": why, "kind": "other"}]
+        yield {"name": name, "unit": "cycles", "published": cycles, "kind": "other"}
+        raise MimdsimError(f"{workers} workers a tile: a tile has {machine.tile.worker_contexts}")
     around = issue * AROUND_BUNDLES
     a_slot = issue * n / unroll
     whole = max(1, round((cycles - around) / a_slot))
     slots = slots_of_trip(unroll)
-    return [
-        {
-            "name": f"{name}: whole slots",
-            "unit": "cycles",
-            **within_bounds(whole * a_slot + around, whole * a_slot, whole * a_slot + 3 * around),
-            "published": cycles,
-            "tolerance": 0.01,
-            "note": "the whole number of slots that is nearest: tests one bundle of a context in "
-            f"{issue} cycles, not the number of slots",
-            "kind": "one bundle a turn",
-            "figures": "",
-        },
-        {
-            "name": f"{name}: counted slots",
-            "unit": "issue slots an iteration",
-            **within_bounds(slots.counted / unroll, slots.least / unroll, slots.most / unroll),
-            "published": cycles / (issue * n),
-            "tolerance": 0.25,
-            "note": "instruction count of our own; the assembly is not published",
-            "kind": "issue slots",
-        },
-    ]
+    yield {
+        "name": f"{name}: whole slots",
+        "unit": "cycles",
+        **within_bounds(whole * a_slot + around, whole * a_slot, whole * a_slot + 3 * around),
+        "published": cycles,
+        "tolerance": 0.01,
+        "note": f"the whole number of slots that is nearest: tests one bundle of a context in {issue} cycles, not the "
+        "number of slots",
+        "kind": "one bundle a turn",
+        "figures": "",
+    }
+    yield {
+        "name": f"{name}: counted slots",
+        "unit": "issue slots an iteration",
+        **within_bounds(slots.counted / unroll, slots.least / unroll, slots.most / unroll),
+        "published": cycles / (issue * n),
+        "tolerance": 0.25,
+        "note": "instruction count of our own; the assembly is not published",
+        "kind": "issue slots",
+    }
 
 
 LOOPS = ReferenceTable(

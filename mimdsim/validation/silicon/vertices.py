@@ -24,7 +24,7 @@ code issue every instruction alone (`tile.compiled_dual_issue` of the machines).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES, binary_1d_cycles, unary_1d_cycles
 from mimdsim.machine import tiled_machine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
-from mimdsim.validation.vendor_formulas import scaled_add_1d_cycles
+from mimdsim.validation.vendor import scaled_add_1d_cycles
 
 VECTOR = 2  # floats in 64 bits
 SQUARE_ROOT = 4  # PopLibs' loop over square roots takes 10 bundles for two, a load and a store included
@@ -282,30 +282,26 @@ UNKNOWN = "no formula and no count for this vertex"
 THE_LAUNCH_ITSELF = "the launch of every other row is derived from this figure: nothing to compare"
 
 
-def vertex_row(row: Cells, _asked: Asked) -> Fields:
+def vertex_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of a measured vertex."""
     bound = row["certainty"] == "upper_bound"
-
-    def predict() -> Fields:
-        answer = _answer(row, bound)
-        timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
-        off = UNCERTAINTY[answer.kind] * answer.cycles
-        launches = (answer.launches * cycles for cycles in (LAUNCH_CYCLES, LAUNCH_LEAST, LAUNCH_MOST))
-        middle, least, most = (timers + launch + answer.cycles for launch in launches)
-        low, high = middle - combined((middle - least, off)), middle + combined((most - middle, off))
-        return within_bounds(middle, low, high) | {
-            "tolerance": 0.0 if bound else answer.tolerance,
-            "kind": "upper bounds" if bound else answer.group,
-            "note": answer.remark,
-        }
-
-    return {
+    yield {
         "name": row["id"],
         "unit": "cycles",
         "published": row.number("cycles", above=0),
         "kind": "upper bounds" if bound else "other",
         "upper_bound": bound,
-        "predict": predict,
+    }
+    answer = _answer(row, bound)
+    timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
+    off = UNCERTAINTY[answer.kind] * answer.cycles
+    launches = (answer.launches * cycles for cycles in (LAUNCH_CYCLES, LAUNCH_LEAST, LAUNCH_MOST))
+    middle, least, most = (timers + launch + answer.cycles for launch in launches)
+    yield {
+        **within_bounds(middle, middle - combined((middle - least, off)), middle + combined((most - middle, off))),
+        "tolerance": 0.0 if bound else answer.tolerance,
+        "kind": "upper bounds" if bound else answer.group,
+        "note": answer.remark,
     }
 
 

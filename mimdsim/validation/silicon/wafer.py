@@ -25,7 +25,7 @@ lies half way.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -35,7 +35,7 @@ from mimdsim.costs.core_costs import price
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.codelet_costs import Core
 from mimdsim.program.instruction_mix import Mix
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
+from mimdsim.validation.reference_table import Asked, Cells, Fields, Reader, ReferenceTable, within_bounds
 
 MACHINE = "wse2"
 COLUMNS = {
@@ -185,106 +185,92 @@ def _core(machine: MimdMachine) -> Core:
     return core
 
 
-Counted = Callable[[MimdMachine], np.ndarray]  # [the middle, the least, the most] cycles on a machine
-
-
-def wafer_row(row: Cells, asked: Asked) -> Fields:
+def wafer_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     """Fields of a measured program."""
-    measured, generation = row.number("cycles", above=0), row["machine"]
+    yield from next((read for pattern, read in PROGRAMS if re.fullmatch(pattern, row["program"])), _unknown)(row, asked)
+
+
+def _named(row: Cells, shape: str, kind: str, tolerance: float) -> Iterator[Fields]:
+    """What is published, and why a program of another machine or format is none of those counted."""
     where = "simulator" if "simulator" in row["where_measured"] else "silicon inferred"
-    read = next((read for pattern, read in PROGRAMS if re.fullmatch(pattern, row["program"])), None)
-    shape, kind, tolerance, counted = _unknown(row) if read is None else read(row)
-
-    def predict() -> Fields:
-        if generation not in ADDITIONS:
-            raise MimdsimError(f"machine '{shortened(generation)}'; known: {', '.join(ADDITIONS)}")
-        if row["dtype"] != "float32":
-            raise MimdsimError(f"dtype '{shortened(row['dtype'])}': the programs counted are of float32")
-        cycles = counted()
-        machine = asked.machine_or(MACHINE)
-        fields = within_bounds(*cycles(machine).tolist())
-        if generation == MEASURED_GENERATION:
-            fields["bearing"] = row.bearing(machine.name, measured, lambda other: float(cycles(other)[0]), formula=kind)
-        return fields
-
-    return {
-        "name": f"{row['program']} on {generation}, {shape}",
+    yield {
+        "name": f"{row['program']} on {row['machine']}, {shape}",
         "unit": "cycles",
-        "published": measured,
+        "published": row.number("cycles", above=0),
         "tolerance": tolerance,
-        "kind": f"{kind}, {generation}, {where}",
-        "predict": predict,
+        "kind": f"{kind}, {row['machine']}, {where}",
     }
+    if row["machine"] not in ADDITIONS:
+        raise MimdsimError(f"machine '{shortened(row['machine'])}'; known: {', '.join(ADDITIONS)}")
+    if row["dtype"] != "float32":
+        raise MimdsimError(f"dtype '{shortened(row['dtype'])}': the programs counted are of float32")
 
 
-Read = tuple[str, str, float, Callable[[], Counted]]  # shape, kind, tolerance; what counts it, or raises why not
+def _predicted(row: Cells, asked: Asked, kind: str, cycles: Callable[[MimdMachine], np.ndarray]) -> Fields:
+    """cycles: the middle, the least and the most on a machine."""
+    machine, measured = asked.machine_or(MACHINE), row.number("cycles", above=0)
+    fields = within_bounds(*cycles(machine).tolist())
+    if row["machine"] == MEASURED_GENERATION:
+        fields["bearing"] = row.bearing(machine.name, measured, lambda other: float(cycles(other)[0]), formula=kind)
+    return fields
 
 
-def _unknown(row: Cells) -> Read:
-    def refuse() -> Counted:
-        known = ", ".join(["stencil_one_cell_a_PE", "stencil_star", *(f"spmm_{kind}" for kind in AS_WRITTEN)])
-        raise MimdsimError(f"no program for '{shortened(row['program'])}'; known: {known}")
-
-    return "", "other", 0.0, refuse
+def _unknown(row: Cells, _asked: Asked) -> Iterator[Fields]:
+    yield from _named(row, "", "other", 0.0)
+    known = ", ".join(["stencil_one_cell_a_PE", "stencil_star", *(f"spmm_{kind}" for kind in AS_WRITTEN)])
+    raise MimdsimError(f"no program for '{shortened(row['program'])}'; known: {known}")
 
 
-def _one_cell(row: Cells) -> Read:
-    field = [row.whole(column) for column in ("N_or_field_width", "K_or_field_height")]
+def _one_cell(row: Cells, asked: Asked) -> Iterator[Fields]:
+    kind, field = "one cell a core", [row.whole(column) for column in ("N_or_field_width", "K_or_field_height")]
+    yield from _named(row, f"{field[0]} x {field[1]} cells", kind, 0.2)
     # In a field of 3 x 3 all neighbours are of the border, which sends a value ahead (144-147).
-    counted = partial(one_cell_cycles, max(field) <= 3)
-    return f"{field[0]} x {field[1]} cells", "one cell a core", 0.2, lambda: counted
+    yield _predicted(row, asked, kind, partial(one_cell_cycles, max(field) <= 3))
 
 
-def _stencil(row: Cells) -> Read:
+def _stencil(row: Cells, asked: Asked) -> Iterator[Fields]:
     text, radius = row["tile_of_a_PE"], row.whole("stencil_radius")
     tile = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
     if tile is None:
         raise MimdsimError(f"column 'tile_of_a_PE': '{shortened(text)}' is not WIDTHxHEIGHT, cells of a core")
     width, height = int(tile[1]), int(tile[2])
-
-    def count() -> Counted:
-        if radius > min(width, height):
-            raise MimdsimError(f"radius {radius} of {width} x {height} cells: a halo comes from the next core only")
-        return partial(tiled_cycles, width, height, radius, row["machine"])
-
-    return f"{width} x {height} cells a core, radius {radius}", "stencil", 0.3, count
+    yield from _named(row, f"{width} x {height} cells a core, radius {radius}", "stencil", 0.3)
+    if radius > min(width, height):
+        raise MimdsimError(f"radius {radius} of {width} x {height} cells: a halo comes from the next core only")
+    yield _predicted(row, asked, "stencil", partial(tiled_cycles, width, height, radius, row["machine"]))
 
 
-def _product(row: Cells) -> Read:
+def _product(row: Cells, asked: Asked) -> Iterator[Fields]:
     kind, _, part = row["program"].removeprefix("spmm_").partition("_")
     n, k, wide, high, elements = (
         row.whole(column)
         for column in ("N_or_field_width", "K_or_field_height", "grid_width_PE", "grid_height_PE", "M")
     )
     density, flops = row.number("density_percent", above=0), row.number("total_flops", above=0)
-
-    def count() -> Counted:
-        if part == "memory_accesses_only":
-            raise MimdsimError("what was left out of the program is not published")
-        if n % high or k % wide or density > 100:
-            raise MimdsimError(f"{n} x {k} on {wide} x {high} cores, {density:g} %: equal parts, and 100 % at most")
-        rows, columns = n // high, k // wide
-        # total_flops counts entries as stored, padded to the fullest core or row; the others read how many there are.
-        stored, held = flops / (2 * elements * wide * high), rows * columns * density / 100
-        if max(stored, held) > MOST_ENTRIES:
-            raise MimdsimError(
-                f"{max(stored, held):,.0f} entries a core: at most {MOST_ENTRIES:,} (total_flops, density)"
-            )
-        entries, lines, length = {
-            "coo": (stored + 1, 0, elements),  # A_len is one more than the values (run_benchmark.sh)
-            "csc": (held, columns, elements),
-            "csr": (held, rows, elements),
-            "ellpack": (stored, rows, elements),
-            "gemm": (columns * elements, columns, rows),
-        }[kind]
-        one_bank = kind == "gemm" and (WORD_BYTES * np.array([elements, columns]) % BANK_ROW_BYTES == 0).all()
-        return partial(product_cycles, kind, entries, lines, length, bool(one_bank))
-
     shape = f"{n} x {k} x {elements}, {density:g} %, {wide} x {high} cores"
-    return shape, f"product {kind}", 1 / 3, count
+    yield from _named(row, shape, f"product {kind}", 1 / 3)
+    if part == "memory_accesses_only":
+        raise MimdsimError("what was left out of the program is not published")
+    if n % high or k % wide or density > 100:
+        raise MimdsimError(f"{n} x {k} on {wide} x {high} cores, {density:g} %: equal parts, and 100 % at most")
+    rows, columns = n // high, k // wide
+    # total_flops counts entries as stored, padded to the fullest core or row; the others read how many there are.
+    stored, held = flops / (2 * elements * wide * high), rows * columns * density / 100
+    if max(stored, held) > MOST_ENTRIES:
+        raise MimdsimError(f"{max(stored, held):,.0f} entries a core: at most {MOST_ENTRIES:,} (total_flops, density)")
+    entries, lines, length = {
+        "coo": (stored + 1, 0, elements),  # A_len is one more than the values (run_benchmark.sh)
+        "csc": (held, columns, elements),
+        "csr": (held, rows, elements),
+        "ellpack": (stored, rows, elements),
+        "gemm": (columns * elements, columns, rows),
+    }[kind]
+    one_bank = kind == "gemm" and (WORD_BYTES * np.array([elements, columns]) % BANK_ROW_BYTES == 0).all()
+    counted = partial(product_cycles, kind, entries, lines, length, bool(one_bank))
+    yield _predicted(row, asked, f"product {kind}", counted)
 
 
-PROGRAMS: tuple[tuple[str, Callable[[Cells], Read]], ...] = (
+PROGRAMS: tuple[tuple[str, Reader], ...] = (
     ("stencil_one_cell_a_PE", _one_cell),
     ("stencil_star", _stencil),
     (f"spmm_({'|'.join(AS_WRITTEN)})(_total|_memory_accesses_only)?", _product),

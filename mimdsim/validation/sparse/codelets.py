@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula, element_bytes
-from mimdsim.costs.library.sparse import sparse_dense_block_cycles, sparse_dense_elementwise_cycles
 
 BLOCKS = (1, 4, 8, 16)
 # (first call of a worker, start of a row of blocks, first column of a block, each further column) in worker cycles
@@ -106,53 +106,17 @@ def planned_reduction_cycles(
 
 # Columns of a group, and bundles around its loop. f32: the estimate's own 12, not counted (assumed).
 GROUP = {"f16": (8, 17), "f32": (4, 12)}
-WORKER_SETUP = {"element": 30, "block": 23}  # worker cycles, as in the estimates
+ELEMENT_SETUP, BLOCK_SETUP = 30, 23  # worker cycles of a bucket, as in the estimates
 
 
-def repeated_loop_cycles(rows: int, columns: int, *, dtype: str, worker_contexts: int = 6) -> int:
-    """Tile cycles of the loops over nonzeros beyond the first of each row."""
+def repeated_cycles(
+    rows: int, columns: int, *, dtype: str, block: int = 1, buckets: int = 1, worker_contexts: int = 6
+) -> int:
+    """Tile cycles beyond the vendor's estimate of a dynamic product: loops over nonzeros after the first of each row,
+    which block codelets do not have, and the set-up for buckets after the first."""
     width, around = GROUP[dtype]
-    return max(0, columns // width - 1) * around * rows * worker_contexts
-
-
-def counted_elementwise_cycles(
-    rows: int, columns: int, nonzeros: int, *, dtype: str = "f16", buckets: int = 1, worker_contexts: int = 6
-) -> int:
-    """Tile cycles as sparse_dense_elementwise_cycles, with what repeats."""
-    return (
-        sparse_dense_elementwise_cycles(
-            rows, columns, nonzeros, dtype=dtype, buckets=buckets, worker_contexts=worker_contexts
-        )
-        + repeated_loop_cycles(rows, columns, dtype=dtype, worker_contexts=worker_contexts)
-        + (buckets - 1) * WORKER_SETUP["element"] * worker_contexts
-    )
-
-
-def counted_block_cycles(
-    rows: int,
-    columns: int,
-    row_blocks: int,
-    *,
-    block: int,
-    dtype: str = "f16",
-    partials_dtype: str = "f32",
-    conv_units: int = 8,
-    buckets: int = 1,
-    worker_contexts: int = 6,
-) -> int:
-    """Tile cycles as sparse_dense_block_cycles, with what repeats."""
-    once = sparse_dense_block_cycles(
-        rows,
-        columns,
-        row_blocks,
-        block=block,
-        dtype=dtype,
-        partials_dtype=partials_dtype,
-        conv_units=conv_units,
-        buckets=buckets,
-        worker_contexts=worker_contexts,
-    )
-    return once + (buckets - 1) * WORKER_SETUP["block"] * worker_contexts
+    loops = max(0, columns // width - 1) * around * rows if block == 1 else 0
+    return (loops + (buckets - 1) * (ELEMENT_SETUP if block == 1 else BLOCK_SETUP)) * worker_contexts
 
 
 PLANNED_SHARE = 0.6  # of a tile's memory for temporaries: availableMemoryProportion of popsparse's options
@@ -229,6 +193,14 @@ class SparseShape:
         return self.element_bytes * (
             (self.rows + self.columns) * self.batch + self.nonzero_blocks * self.block * self.block
         )
+
+
+class Splits(SimpleNamespace):
+    """Columns of a table with a row for every way to split a product, int64[ways], or one of them as integers."""
+
+    def at(self, index: int) -> Splits:
+        """One of them."""
+        return Splits(**{name: int(column[index]) for name, column in vars(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)

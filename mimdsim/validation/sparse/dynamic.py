@@ -35,23 +35,13 @@ from mimdsim.validation.sparse.codelets import (
     PLANNED_SHARE,
     Choice,
     SparseShape,
+    Splits,
     ceil_divide,
-    counted_block_cycles,
-    counted_elementwise_cycles,
+    repeated_cycles,
 )
 
+SEED = 1  # of the pattern
 SAMPLED_BLOCKS = 2_000_000  # beyond this many blocks the pattern is drawn as counts per partition only
-
-
-@dataclass(frozen=True, kw_only=True)
-class Buckets:
-    """How one partition fills: `parts` (rows, columns, batch); room in blocks and in 16-bit entries of positions."""
-
-    parts: tuple[int, int, int]
-    room_blocks: int
-    room_entries: int
-    group_entries: int  # entries that every group of rows brings with it, besides its rows and blocks
-    row_blocks: int  # blocks a row has on a tile, on average
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +57,11 @@ class Propagation:
     arrivals: tuple[int, ...]
 
 
-def _fill(shape: SparseShape, buckets: Buckets, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _fill(shape: SparseShape, one: Splits) -> tuple[np.ndarray, np.ndarray]:
     """Blocks and used rows of every (row part, column part) of a random pattern."""
-    x, y, _ = buckets.parts
+    x, y = one.x, one.y
     height, width = ceil_divide(shape.block_rows, x), ceil_divide(shape.block_columns, y)
-    random = stream(seed, "sparse pattern", shape.block_rows, shape.block_columns, shape.nonzero_blocks)
+    random = stream(SEED, "sparse pattern", shape.block_rows, shape.block_columns, shape.nonzero_blocks)
     cells = shape.block_rows * shape.block_columns
     if cells > SAMPLED_BLOCKS:
         # Binomial counts; with this many blocks every row is in use but for its chance of being empty.
@@ -87,31 +77,32 @@ def _fill(shape: SparseShape, buckets: Buckets, seed: int) -> tuple[np.ndarray, 
     )
 
 
-def propagate(shape: SparseShape, buckets: Buckets, seed: int = 1) -> Propagation | None:
-    """Steps until every displaced block has met its tile; None when not all blocks find room."""
-    x, y, z = buckets.parts
-    blocks, rows = _fill(shape, buckets, seed)
+def propagate(shape: SparseShape, one: Splits) -> Propagation | None:
+    """Steps until every displaced block has met its tile; None when not all blocks find room. one: as `_partitions`
+    has it."""
+    x, y, z, group = one.x, one.y, one.z, GROUP_ENTRIES[shape.block > 1]
+    blocks, rows = _fill(shape, one)
     # Rows are dealt to the z buckets of a part; the last entry of a bucket marks its end.
     blocks_each, rows_each = np.maximum(-(-blocks // z), 1), np.maximum(-(-rows // z), 1)
     entries_per_block = 1 + 2 * rows_each / blocks_each
-    usable = buckets.room_entries - 1 - buckets.group_entries
-    most = np.clip(np.floor(usable / entries_per_block), 0, buckets.room_blocks).astype(np.int64)
+    usable = one.entries - 1 - group
+    most = np.clip(np.floor(usable / entries_per_block), 0, one.room).astype(np.int64)
     kept = np.minimum(blocks, most * z)
     over = blocks - kept
-    room = buckets.room_blocks * z - kept
+    room = one.room * z - kept
     entries = usable * z - np.ceil(kept * entries_per_block).astype(np.int64)
-    entries_per_guest = 1 + 2 / max(1, buckets.row_blocks)
+    entries_per_guest = 1 + 2 / max(1, one.row_blocks)
     busiest = int(kept.max())
     arrivals: dict[tuple[int, int], int] = {}
 
     def settle(home: tuple[int, int], count: int, hosts: list[tuple[int, int]]) -> int:
         for host in hosts:
-            spare = (int(entries[host]) - buckets.group_entries) / entries_per_guest
+            spare = (int(entries[host]) - group) / entries_per_guest
             moved = min(count, int(room[host]), math.floor(spare))
             if moved <= 0:
                 continue
             room[host] -= moved
-            entries[host] -= buckets.group_entries + math.ceil(moved * entries_per_guest)
+            entries[host] -= group + math.ceil(moved * entries_per_guest)
             distance = ((home[0] - host[0]) % x, (home[1] - host[1]) % y)
             arrivals[distance] = max(arrivals.get(distance, 0), moved)
             count -= moved
@@ -150,42 +141,33 @@ def products_cycles(
     shape: SparseShape, rows: int, row_blocks: int, batch: int, buckets: int, contexts: int, *, counted: bool = True
 ) -> int:
     """Partial products of a tile; not `counted`: as the planner estimates them."""
+    shared: dict[str, Any] = {"dtype": shape.dtype, "buckets": buckets, "worker_contexts": contexts}
     if shape.block > 1:
-        of_blocks = counted_block_cycles if counted else sparse_dense_block_cycles
-        return of_blocks(
-            rows,
-            ceil_divide(batch, contexts),
-            row_blocks,
-            block=shape.block,
-            dtype=shape.dtype,
-            partials_dtype="f32",
-            conv_units=CONV_UNITS[shape.dtype],
-            buckets=buckets,
-            worker_contexts=contexts,
+        columns = ceil_divide(batch, contexts)
+        units = CONV_UNITS[shape.dtype]
+        cycles = sparse_dense_block_cycles(
+            rows, columns, row_blocks, block=shape.block, partials_dtype="f32", conv_units=units, **shared
         )
-    # Contexts share rows first, then vectors of the batch.
-    vectors = ceil_divide(batch, shape.grain)
-    each = ceil_divide(rows * vectors, contexts)
-    rows_each = min(ceil_divide(each, vectors), rows)
-    columns_each = min(ceil_divide(each, rows_each), vectors) * shape.grain
-    of_elements = counted_elementwise_cycles if counted else sparse_dense_elementwise_cycles
-    return of_elements(
-        rows_each, columns_each, row_blocks, dtype=shape.dtype, buckets=buckets, worker_contexts=contexts
-    )
+    else:  # contexts share rows first, then vectors of the batch
+        vectors = ceil_divide(batch, shape.grain)
+        each = ceil_divide(rows * vectors, contexts)
+        rows = min(ceil_divide(each, vectors), rows)
+        columns = min(ceil_divide(each, rows), vectors) * shape.grain
+        cycles = sparse_dense_elementwise_cycles(rows, columns, row_blocks, **shared)
+    return cycles + (repeated_cycles(rows, columns, block=shape.block, **shared) if counted else 0)
 
 
-def busiest_products_cycles(
-    shape: SparseShape, propagation: Propagation | None, rows: int, batch: int, buckets: int, contexts: int
-) -> int:
+def busiest_products_cycles(shape: SparseShape, propagation: Propagation | None, one: Splits, contexts: int) -> int:
     """Partial products of the fullest tile, whose rows are dealt to the buckets and there to the contexts."""
     if propagation is None:
         return 0
-    each = propagation.busiest_blocks / rows
+    each = propagation.busiest_blocks / one.used_rows
 
     def with_blocks(row_blocks: int) -> int:
         if shape.block > 1:
-            return products_cycles(shape, rows, row_blocks, batch, buckets, contexts)
-        return buckets * products_cycles(shape, ceil_divide(rows, buckets), row_blocks, batch, 1, contexts)
+            return products_cycles(shape, one.used_rows, row_blocks, one.batch, one.z, contexts)
+        rows = ceil_divide(one.used_rows, one.z)
+        return int(one.z) * products_cycles(shape, rows, row_blocks, one.batch, 1, contexts)
 
     low, high = math.floor(each), math.ceil(each)
     less = with_blocks(low)
@@ -204,42 +186,33 @@ def reduction_cycles(shape: SparseShape, partials: int, depth: int, contexts: in
     return (26 + ceil_divide(ceil_divide(partials, contexts), 2)) * contexts
 
 
-def arrange_cycles(shape: SparseShape, machine: MimdMachine, row_parts: int, columns: int, batch: int) -> int:
+def arrange_cycles(shape: SparseShape, machine: MimdMachine, one: Splits) -> int:
     """Cycles to put the pieces of the dense operand in their rows.
 
     Block codelets want batch rows of all the tile's columns in one piece. The operand lies spread over the tiles that
     will read it, by columns first (mapTensorsByUse in FullyConnected.cpp), so each row arrives in a piece from each.
     Element codelets want rows of the batch, which lie as they are wanted.
     """
-    if shape.block == 1 or row_parts == 1:
+    if shape.block == 1 or one.x == 1 or not one.dense:
         return 0
-    fragments = batch * min(row_parts, columns)
-    copied = columns * shape.block * batch * shape.element_bytes / machine.tile.copy_bytes_per_cycle
-    bundles = fragments * machine.exchange.arrange_fragment_bundles
+    copied: float = one.columns * shape.block * one.batch * shape.element_bytes / machine.tile.copy_bytes_per_cycle
+    bundles: float = one.batch * min(one.x, one.columns) * machine.exchange.arrange_fragment_bundles
     return math.ceil(bundles * machine.tile.issue_cycles / machine.tile.worker_contexts + copied)
 
 
-def propagation_cycles(
-    shape: SparseShape,
-    machine: MimdMachine,
-    propagation: Propagation | None,
-    buckets: Buckets,
-    bucket_bytes: int,
-    batch: int,
-) -> int:
+def propagation_cycles(shape: SparseShape, machine: MimdMachine, propagation: Propagation | None, one: Splits) -> int:
     """Cycles of all steps: hand the bucket to the neighbour, search it, multiply what belongs here."""
     if propagation is None or not propagation.steps:
         return 0
-    x, y, z = buckets.parts
     contexts = machine.tile.worker_contexts
     # A step finds groups of its own and of guests; those of others cost the search only.
-    groups = 1 + min(1.0, propagation.displaced_blocks / max(1, x * y * z))
+    groups = 1 + min(1.0, propagation.displaced_blocks / max(1, one.x * one.y * one.z))
     search = 40 + 33 * groups if shape.block > 1 else 30 + 32 * groups
-    hand_on = machine.exchange.fixed_cycles + bucket_bytes / machine.exchange.bytes_per_cycle
-    total = propagation.steps * (hand_on + search)
+    hand_on = machine.exchange.fixed_cycles + one.bucket / machine.exchange.bytes_per_cycle
+    total: float = propagation.steps * (hand_on + search)
     for blocks in propagation.arrivals:
-        rows = ceil_divide(blocks, buckets.row_blocks)
-        total += products_cycles(shape, rows, ceil_divide(blocks, rows), batch, 1, contexts)
+        rows = ceil_divide(blocks, one.row_blocks)
+        total += products_cycles(shape, rows, ceil_divide(blocks, rows), one.batch, 1, contexts)
     return math.ceil(total)
 
 
@@ -253,37 +226,6 @@ INDEX_LIMIT = 65535
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Partitions:
-    """Partitions into x parts of the rows, y of the columns, z of the batch; int64[partitions], or int of a single one.
-
-    rows, columns of a tile in blocks, used_rows: those that hold some, row_blocks: how many; batch in elements. A
-    bucket has room for `room` blocks and `entries` of their positions, and takes `bucket` bytes. dense, fetching,
-    gathering: cycles of the exchanges; temporary: bytes that a tile needs for a while.
-    """
-
-    x: Any
-    y: Any
-    z: Any
-    rows: Any
-    columns: Any
-    batch: Any
-    used_rows: Any
-    row_blocks: Any
-    room: Any
-    entries: Any
-    bucket: Any
-    partials: Any
-    dense: Any
-    fetching: Any
-    gathering: Any
-    temporary: Any
-
-    def at(self, index: int) -> _Partitions:
-        """A single one."""
-        return _Partitions(**{name: int(values[index]) for name, values in vars(self).items()})
-
-
 def _parts(groups: int, tiles: int, exact: bool = False) -> Ints:
     """Numbers of parts that differ in the size of their largest; `exact`: only those that divide `groups`."""
     numbers = range(1, min(groups, tiles) + 1)
@@ -293,8 +235,13 @@ def _parts(groups: int, tiles: int, exact: bool = False) -> Ints:
     return np.array(sorted(kept), dtype=np.int64)
 
 
-def _partitions(shape: SparseShape, tiles: int, fabric: Fabric) -> _Partitions:
-    """Every one that takes no more than `tiles`, with its exchanges and the memory that these take."""
+def _partitions(shape: SparseShape, tiles: int, fabric: Fabric) -> Splits:
+    """Every one into x parts of the rows, y of the columns, z of the batch that takes no more than `tiles`.
+
+    rows, columns of a tile in blocks, used_rows: those that hold some, row_blocks: how many; batch in elements. A
+    bucket has room for `room` blocks and `entries` of their positions, and takes `bucket` bytes. dense, fetching,
+    gathering: cycles of the exchanges; temporary: bytes that a tile needs for a while.
+    """
     size, block, blocky = shape.element_bytes, shape.block, shape.block > 1
     grain = 1 if blocky else shape.grain
     batch_groups = ceil_divide(shape.batch, grain)
@@ -324,7 +271,7 @@ def _partitions(shape: SparseShape, tiles: int, fabric: Fabric) -> _Partitions:
         2 * bucket + dense_bytes + waiting,
         waiting + np.where(y > 1, partial_bytes, 0) + -(-partials // y) * size,
     )
-    return _Partitions(
+    return Splits(
         x=x, y=y, z=z, rows=rows, columns=columns, batch=batch, used_rows=used_rows, row_blocks=row_blocks, room=room,
         entries=entries, bucket=bucket, partials=partials,
         dense=np.where(dense_bytes > resident, np.ceil(dense_bytes / dense_rate), 0),
@@ -334,7 +281,7 @@ def _partitions(shape: SparseShape, tiles: int, fabric: Fabric) -> _Partitions:
     )  # fmt: skip
 
 
-def _possible(shape: SparseShape, p: _Partitions, sram_bytes: int) -> Ints | None:
+def _possible(shape: SparseShape, p: Splits, sram_bytes: int) -> Ints | None:
     """Indices of partitions that fit; the planner doubles its memory share once before it gives up."""
     fits = np.ones(len(p.x), dtype=bool)
     if shape.block == 1:
@@ -346,7 +293,7 @@ def _possible(shape: SparseShape, p: _Partitions, sram_bytes: int) -> Ints | Non
     return None
 
 
-def _lowest(shape: SparseShape, p: _Partitions, possible: Ints, contexts: int) -> tuple[int, float]:
+def _lowest(shape: SparseShape, p: Splits, possible: Ints, contexts: int) -> tuple[int, float]:
     """The partition of lowest estimate, and that.
 
     Vertex cycles are whole-number formulas of one tile, shared with the profiler: cheapest exchange first,
@@ -366,7 +313,7 @@ def _lowest(shape: SparseShape, p: _Partitions, possible: Ints, contexts: int) -
     return best, lowest
 
 
-def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Choice | None:
+def plan_dynamic(shape: SparseShape, machine: MimdMachine) -> Choice | None:
     """The plan of lowest estimate; None where none fits."""
     if shape.dtype == "f32" and shape.block == 16:
         # No such codelet: popsparse takes four blocks of 8 (getBlockDimensionsToUse); placed singly here (assumed).
@@ -378,27 +325,20 @@ def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Choice 
         return None
     best, lowest = _lowest(shape, partitions, possible, contexts)
     one = partitions.at(best)
-    buckets = Buckets(
-        parts=(one.x, one.y, one.z),
-        room_blocks=one.room,
-        room_entries=one.entries,
-        group_entries=GROUP_ENTRIES[shape.block > 1],
-        row_blocks=one.row_blocks,
-    )
-    propagation = propagate(shape, buckets, seed)
+    propagation = propagate(shape, one)
     shared = ceil_divide(one.partials, contexts)
     terms = {
         "dense exchange": one.dense,
-        "arrange dense": arrange_cycles(shape, machine, one.x, one.columns, one.batch) if one.dense else 0,
+        "arrange dense": arrange_cycles(shape, machine, one),
         "bucket exchange": one.fetching,
         "clear partials": zero_partials_cycles(shared, dtype="f32", block=shape.block > 1, worker_contexts=contexts),
-        "partial products": busiest_products_cycles(shape, propagation, one.used_rows, one.batch, one.z, contexts),
-        "bucket propagation": propagation_cycles(shape, machine, propagation, buckets, one.bucket, one.batch),
+        "partial products": busiest_products_cycles(shape, propagation, one, contexts),
+        "bucket propagation": propagation_cycles(shape, machine, propagation, one),
         "reduction exchange": one.gathering,
         "reduction": reduction_cycles(shape, one.partials, one.y, contexts),
     }
     return Choice(
-        parts=buckets.parts,
+        parts=(one.x, one.y, one.z),
         busiest_blocks=one.room * one.z,  # over all buckets that pass a tile
         temporary_bytes=one.temporary,
         estimate_cycles=math.ceil(lowest),

@@ -17,6 +17,7 @@ is assumed. It was looked for because rows with blocks of 16 were 310,000 cycles
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -63,16 +64,14 @@ def plan_sparse_product(
     density: float,
     dtype: str = "f16",
     static: bool = True,
-    seed: int = 1,
 ) -> SparsePlan:
     """Plan sparse [rows, columns] times dense [columns, batch], nonzeros in random `block` x `block` squares.
 
     block: 1, 4, 8 or 16. dtype: "f16" or "f32". static: positions are known at compile time; else they arrive at run
-    time in buckets. seed: draws the random pattern whose excess the buckets of dynamic sparsity must pass on.
-    Raises NoCycleFormula (block, dtype), DescriptionError (extents, density) and DoesNotFit.
+    time in buckets. Raises NoCycleFormula (block, dtype), DescriptionError (extents, density) and DoesNotFit.
     """
     shape = SparseShape(rows=rows, columns=columns, batch=batch, block=block, density=density, dtype=dtype)
-    choice = plan_static(shape, machine) if static else plan_dynamic(shape, machine, seed)
+    choice = plan_static(shape, machine) if static else plan_dynamic(shape, machine)
     kind = "static" if static else "dynamic"
     what = (
         f"{kind} sparse product [{rows}, {columns}] x [{columns}, {batch}], block {block}, density {density:g}, {dtype}"
@@ -116,28 +115,26 @@ ARRANGED = "operand and result arranged for PyTorch, as is assumed"
 NOTE = "a plan's terms are the vendor's; random pattern drawn with a fixed seed"
 
 
-def sparse_product_row(row: Cells, _asked: Asked) -> Fields:
+def sparse_product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of a published figure."""
     published, tolerance = row.number("value"), row.number("tolerance", default=0.25)
     shape = row.whole("m"), row.whole("k"), row.whole("block"), row.number("density", above=0)
     batch = 0 if row["n"] == "best" else row.whole("n")
-    through = _through(row)
-
-    def predict() -> Fields:
-        again = partial(_predict, row, shape, batch)
-        formula = f"{row['kind']}, {row['dtype']}, block {shape[2]}: {row['metric']}"
-        bearing = row.bearing(row["machine"], published, again, formula=formula)
-        note = NOTE + (f"; {ARRANGED}" if through == FRAMEWORK else "")
-        return around(again(row["machine"]), 0.2) | {"note": note, "bearing": bearing}
-
-    return {
+    framework = _through(row) == FRAMEWORK
+    yield {
         "name": f"{row['kind']} {row['dtype']} {shape[0]}x{shape[1]} n={row['n']} block {shape[2]} "
         f"density {shape[3]:g} {'over dense' if row['metric'] == RATIO else ''}".rstrip()
-        + (" through PyTorch" if through == FRAMEWORK else ""),
+        + (" through PyTorch" if framework else ""),
         "unit": row["unit"],
         "published": published,
         "tolerance": tolerance,
-        "predict": predict,
+    }
+    again = partial(_predict, row, shape, batch)
+    formula = f"{row['kind']}, {row['dtype']}, block {shape[2]}: {row['metric']}"
+    yield {
+        **around(again(row["machine"]), 0.2),
+        "note": NOTE + (f"; {ARRANGED}" if framework else ""),
+        "bearing": row.bearing(row["machine"], published, again, formula=formula),
     }
 
 

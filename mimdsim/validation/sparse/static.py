@@ -28,6 +28,7 @@ from mimdsim.validation.sparse.codelets import (
     PLANNED_SHARE,
     Choice,
     SparseShape,
+    Splits,
     ceil_divide,
     planned_reduction_cycles,
     static_block_cycles,
@@ -164,7 +165,7 @@ def _spread(probability: NDArray[np.floating[Any]], count: Ints) -> Ints:
     return result
 
 
-def _candidates(shape: SparseShape, tiles: int, pair: int) -> tuple[Ints, Ints]:
+def _candidates(shape: SparseShape, tiles: int, pair: int) -> tuple[Any, Any]:
     grains = ceil_divide(shape.batch, shape.grain)
     bands = np.arange(
         1, min(MOST_BANDS, max(1, ceil_divide(shape.block_columns, 1 if shape.block == 1 else shape.grain))) + 1
@@ -175,26 +176,8 @@ def _candidates(shape: SparseShape, tiles: int, pair: int) -> tuple[Ints, Ints]:
     return many[fits], each[fits]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Sizes:
-    """What the busiest tile of every candidate holds, in blocks (batch in elements); int64[candidates]."""
-
-    bands: Any
-    pieces: Any
-    in_band: Any
-    batch: Any
-    nonzeros: Any
-    columns: Any
-    band_columns: Any
-    row_share: Any
-    used_rows: Any
-    used_columns: Any
-
-    def outputs(self, block: int) -> Any:
-        return self.used_rows * self.batch * block
-
-
-def _sizes(shape: SparseShape, tiles: int, pair: int) -> _Sizes:
+def _sizes(shape: SparseShape, tiles: int, pair: int) -> Splits:
+    """What the busiest tile of every candidate holds, in blocks (batch and outputs in elements)."""
     density = shape.block_density
     bands, pieces = _candidates(shape, tiles, pair)
     band_blocks, band_columns = -(-shape.nonzero_blocks // bands), -(-shape.block_columns // bands)
@@ -207,40 +190,33 @@ def _sizes(shape: SparseShape, tiles: int, pair: int) -> _Sizes:
     part_of_row = np.minimum(np.ceil(band_blocks / density), shape.block_columns).astype(np.int64)
     columns = np.where(rows == 1, part_of_row, band_columns)
     row_share = 1 - (1 - density) ** columns
-    return _Sizes(
-        bands=bands,
-        pieces=pieces,
-        in_band=in_band,
-        batch=-(-(_padded(shape) // shape.grain) // pieces) * shape.grain,
-        nonzeros=-(-band_blocks // in_band),
-        columns=columns,
-        band_columns=band_columns,
-        row_share=row_share,
-        used_rows=larger(_spread(row_share, rows), 1),
+    used_rows, batch = larger(_spread(row_share, rows), 1), -(-(_padded(shape) // shape.grain) // pieces) * shape.grain
+    return Splits(
+        bands=bands, pieces=pieces, in_band=in_band, batch=batch, nonzeros=-(-band_blocks // in_band), columns=columns,
+        band_columns=band_columns, row_share=row_share, used_rows=used_rows, outputs=used_rows * batch * shape.block,
         used_columns=larger(_spread(1 - (1 - density) ** rows, columns), 1),
-    )
+    )  # fmt: skip
 
 
 def _padded(shape: SparseShape) -> int:
     return ceil_divide(shape.batch, shape.grain) * shape.grain
 
 
-def _products(shape: SparseShape, sizes: _Sizes, contexts: int) -> tuple[Elements, Elements]:
+def _products(shape: SparseShape, sizes: Splits, contexts: int) -> tuple[Elements, Elements]:
     """Cycles of the partial products, and of clearing them first."""
     used_rows, row_blocks = sizes.used_rows, -(-sizes.nonzeros // sizes.used_rows)
     each: dict[str, Any] = {"dtype": shape.dtype, "worker_contexts": contexts}
-    outputs = sizes.outputs(shape.block)
     if shape.block == 1:
-        return static_element_cycles(-(-used_rows // contexts), row_blocks, sizes.batch, **each), 0 * outputs
+        return static_element_cycles(-(-used_rows // contexts), row_blocks, sizes.batch, **each), 0 * sizes.outputs
     batch = -(-sizes.batch // contexts)
     compute = static_block_cycles(used_rows, used_rows * row_blocks, batch, block=shape.block, **each)
     cleared = shape.dtype == "f32" and shape.block > 4
-    return compute, static_zeroing_cycles(outputs, **each) if cleared else 0 * outputs
+    return compute, static_zeroing_cycles(sizes.outputs, **each) if cleared else 0 * sizes.outputs
 
 
-def _reducing(shape: SparseShape, machine: MimdMachine, sizes: _Sizes) -> tuple[Any, Any]:
+def _reducing(shape: SparseShape, machine: MimdMachine, sizes: Splits) -> tuple[Any, Any]:
     """(bytes of partial sums that a tile receives, cycles to receive, add and move them on), as the planner has it."""
-    size, outputs, row_share = shape.element_bytes, sizes.outputs(shape.block), sizes.row_share
+    size, outputs, row_share = shape.element_bytes, sizes.outputs, sizes.row_share
     bands = row_share * sizes.bands + np.ceil(np.sqrt(row_share * (1 - row_share) * sizes.bands))
     depth = np.maximum(np.ceil(bands * sizes.band_columns / sizes.columns).astype(np.int64), 1)
     partial_bytes = -(-outputs * size * (depth - 1) // depth)
@@ -256,48 +232,44 @@ def plan_static(shape: SparseShape, machine: MimdMachine) -> Choice | None:
     pair, rate = machine.exchange.tiles_per_bus, machine.exchange.bytes_per_cycle
     size, block = shape.element_bytes, shape.block
     sizes = _sizes(shape, machine.chip.tiles, pair)
-    compute, zeroing = _products(shape, sizes, machine.tile.worker_contexts)
+    sizes.products, sizes.zeroing = _products(shape, sizes, machine.tile.worker_contexts)
     # Every tile of a band listens while all of the band's columns pass, two neighbours on shared buses.
-    dense = np.ceil(sizes.batch * sizes.columns * block * size / (pair * rate))
+    sizes.dense = np.ceil(sizes.batch * sizes.columns * block * size / (pair * rate))
     value_bytes = sizes.nonzeros * block * block * size
-    values: NDArray[Any] = np.where(sizes.pieces > 1, np.ceil(value_bytes / rate), 0)
+    sizes.values = np.where(sizes.pieces > 1, np.ceil(value_bytes / rate), 0)
     partial_bytes, reducing = _reducing(shape, machine, sizes)
-    estimate = dense + values + compute + zeroing + reducing
-    output_bytes = sizes.outputs(block) * size
+    estimate = sizes.dense + sizes.values + sizes.products + sizes.zeroing + reducing
+    output_bytes = sizes.outputs * size
     dense_bytes = sizes.batch * sizes.used_columns * block * size
-    temporary = larger(dense_bytes + value_bytes + output_bytes, partial_bytes + output_bytes)
-    fits = temporary <= PLANNED_SHARE * machine.tile.sram_bytes
+    sizes.temporary = larger(dense_bytes + value_bytes + output_bytes, partial_bytes + output_bytes)
+    fits = sizes.temporary <= PLANNED_SHARE * machine.tile.sram_bytes
     fits &= sizes.band_columns * block * sizes.batch * size <= INDEX_LIMIT * (1 if block == 1 else 8 * block)
     if not fits.any():
         return None
     best = int(np.where(fits, estimate, np.inf).argmin())
-
-    def at(values_of: object) -> int:
-        return int(np.asarray(values_of)[best])
-
-    bands, pieces, tiles_per_band = at(sizes.bands), at(sizes.pieces), at(sizes.in_band)
+    one = sizes.at(best)
     reduction = place_reductions(
         shape,
         machine,
-        bands=bands,
-        pieces=pieces,
-        batch=at(sizes.batch),
-        tiles_per_band=tiles_per_band,
-        row_share=float(1 - (1 - shape.block_density) ** at(sizes.band_columns)),
+        bands=one.bands,
+        pieces=one.pieces,
+        batch=one.batch,
+        tiles_per_band=one.in_band,
+        row_share=float(1 - (1 - shape.block_density) ** one.band_columns),
     )
     return Choice(
-        parts=(tiles_per_band, bands, pieces),
-        busiest_blocks=at(sizes.nonzeros),
-        temporary_bytes=at(temporary) + reduction.code_bytes,
+        parts=(one.in_band, one.bands, one.pieces),
+        busiest_blocks=one.nonzeros,
+        temporary_bytes=one.temporary + reduction.code_bytes,
         estimate_cycles=math.ceil(float(estimate[best])),
         terms={
-            "dense exchange": at(dense),
-            "nonzero exchange": at(values),
-            "clear partials": at(zeroing),
-            "partial products": at(compute),
+            "dense exchange": one.dense,
+            "nonzero exchange": one.values,
+            "clear partials": one.zeroing,
+            "partial products": one.products,
             "reduction exchange": reduction.partials_cycles,
             "reduction": reduction.compute_cycles,
             "result exchange": reduction.moving_cycles,
         },
-        exchanges=1 + (at(values) > 0) + (reduction.partials_cycles > 0) + (reduction.moving_cycles > 0),
+        exchanges=1 + (one.values > 0) + (reduction.partials_cycles > 0) + (reduction.moving_cycles > 0),
     )

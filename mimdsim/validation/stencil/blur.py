@@ -21,6 +21,7 @@ was taken from what its chips add.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -49,7 +50,7 @@ from mimdsim.program import (
 from mimdsim.timing import time_program
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 from mimdsim.validation.stencil.boxes import (
     PIXELS,
     Boxes,
@@ -237,53 +238,42 @@ PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")
 WIDTH = {phase: UNCERTAINTY["assumed" if "copies" in phase else "derived"] for phase in PHASES}
 
 
-def stencil_row(row: Cells, asked: Asked) -> Fields:
+def stencil_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     """Fields of a published figure, of Mk1 chips unless a machine is asked for."""
     chip = asked.machine_or(MACHINE)
     chips, published, tolerance = row.whole("chips"), row.number("cycles"), row.number("tolerance")
     phase = row["phase"]
-
-    def again(machine: MimdMachine) -> float:
-        return _phases(machine, chip, row["type"], chips)[phase]
-
-    def predict() -> Fields:
-        if published == 0:
-            raise MimdsimError("0 was published; this run does not have that phase: no ratio")
-        if phase not in PHASES:
-            raise MimdsimError(f"phase '{phase}' is none of {', '.join(PHASES)}")
-        derived = phase in ("copies", "sum")  # from phases that have rows of their own
-        bearing = None if derived else row.bearing(chip.name, published, again)
-        return around(again(chip), WIDTH[phase]) | {"bearing": bearing, "derived": derived}
-
-    return {
+    yield {
         "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {phase}",
         "unit": "cycles a step",
         "published": published,
         "tolerance": tolerance,
         "kind": phase,
         "origin": ORIGIN,
-        "predict": predict,
     }
+    if published == 0:
+        raise MimdsimError("0 was published; this run does not have that phase: no ratio")
+    if phase not in PHASES:
+        raise MimdsimError(f"phase '{phase}' is none of {', '.join(PHASES)}")
+
+    def again(machine: MimdMachine) -> float:
+        return _phases(machine, chip, row["type"], chips)[phase]
+
+    yield row.predicted(chip, published, again, WIDTH[phase])
+    if phase in ("copies", "sum"):  # from phases that have rows of their own
+        yield {"bearing": None, "derived": True}
 
 
 SCALING_TOLERANCE = 0.2
 ORIGIN = "thorbenlouw/lbm-graphcore"
 
 
-def scaling_row(row: Cells, asked: Asked) -> Fields:
+def scaling_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     """Fields of a measured time of two blurs, of Mk1 chips unless a machine is asked for."""
     chip = asked.machine_or(MACHINE)
     chips, rows, columns = (row.whole(name) for name in ("chips", "rows", "columns"))
     measured = row.number("us_per_iteration", above=0)
-
-    def again(machine: MimdMachine) -> float:
-        cycles = _phases(machine, chip, row["type"], chips, rows, columns)["sum"]
-        return 1e6 * STEPS * cycles / machine.chip.clock_hz
-
-    def predict() -> Fields:
-        return around(again(chip), WIDTH["sum"]) | {"bearing": row.bearing(chip.name, measured, again)}
-
-    return {
+    yield {
         "name": f"blur {columns}x{rows} {row['type']}, {chips} chip(s)",
         "unit": "us an iteration",
         "published": measured,
@@ -291,8 +281,13 @@ def scaling_row(row: Cells, asked: Asked) -> Fields:
         "kind": "one chip" if chips == 1 else "several chips",
         "figures": "solver step" if chips == 1 else "several chips",
         "origin": ORIGIN,
-        "predict": predict,
     }
+
+    def again(machine: MimdMachine) -> float:
+        cycles = _phases(machine, chip, row["type"], chips, rows, columns)["sum"]
+        return 1e6 * STEPS * cycles / machine.chip.clock_hz
+
+    yield row.predicted(chip, measured, again, WIDTH["sum"])
 
 
 def published_phases(

@@ -29,6 +29,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,14 +56,14 @@ class Boxes:
         """Those at the places `chosen`, or where it is true."""
         return Boxes(bounds=self.bounds[chosen], tiles=self.tiles[chosen])
 
-    def split(self, parts: tuple[int, ...]) -> Boxes:
-        """Every box in parts[k] parts along axis k, empty ones left out; later parts are the longer ones."""
+    def split(self, parts: tuple[int, ...], *, longest_first: bool = False) -> Boxes:
+        """Every box in parts[k] parts along axis k, empty ones left out, as `cut` cuts."""
         numbers = np.array(list(itertools.product(*(range(each) for each in parts))), np.int64).reshape(-1, len(parts))
         bounds = np.repeat(self.bounds, len(numbers), axis=0)
         for axis, each in enumerate(parts):
-            start, length = self.bounds[:, axis, :1], self.lengths[:, axis, None]
-            bounds[:, axis, 0] = (start + numbers[:, axis] * length // each).ravel()
-            bounds[:, axis, 1] = (start + (numbers[:, axis] + 1) * length // each).ravel()
+            edges = self.bounds[:, axis, :1] + cut(self.lengths[:, axis, None], each, longest_first=longest_first)
+            for side in (0, 1):
+                bounds[:, axis, side] = edges[:, numbers[:, axis] + side].ravel()
         return Boxes(bounds=bounds, tiles=np.repeat(self.tiles, len(numbers)))._whole()
 
     def inside(self, pad: int, shape: tuple[int, ...]) -> Boxes:
@@ -84,60 +85,43 @@ def box_of(axes: int, ends: tuple[str, str] = ("low", "high")) -> tuple[str, ...
     return tuple(f"{ends[0]}{axis}:{ends[1]}{axis}" for axis in range(axes))
 
 
+def cut(extent: Any, parts: int, *, longest_first: bool = False) -> np.ndarray:
+    """Edges of `parts` parts that differ by at most one, int64[parts + 1] or, of extents int64[boxes, 1], of each."""
+    number = np.arange(parts + 1)
+    whole, longer = divmod(extent, parts)
+    return np.asarray(number * whole + np.minimum(number, longer) if longest_first else number * extent // parts)
+
+
 def tile_blocks(rows: int, columns: int, chips: int, tiles_per_chip: int) -> Boxes:
     """One block a tile that is used; neighbouring strips on neighbouring chips.
 
     Raises MappingError when there are more chips than rows or columns to cut.
     """
-    along_rows = chips > 0 and _imbalance(rows, chips) < _imbalance(columns, chips)
-    extent = rows if along_rows else columns
-    if not 1 <= chips <= extent:
+    along_rows = chips > 0 and rows % chips / rows < columns % chips / columns
+    if not 1 <= chips <= (rows if along_rows else columns):
         raise MappingError(f"an image of {rows} x {columns} pixels cannot be cut into {chips} strips: use fewer chips")
-    bounds: list[tuple[Ends, ...]] = []
-    tiles: list[int] = []
-    for chip, strip in enumerate(_parts(0, extent, chips)):
-        blocks = _grid(strip, (0, columns), tiles_per_chip) if along_rows else _grid((0, rows), strip, tiles_per_chip)
-        bounds += blocks
-        tiles += range(chip * tiles_per_chip, chip * tiles_per_chip + len(blocks))
-    return Boxes(bounds=np.array(bounds, np.int64), tiles=np.array(tiles, np.int64))
+    whole = Boxes(bounds=np.array([[[0, rows], [0, columns]]], np.int64), tiles=np.zeros(1, np.int64))
+    strips = whole.split((chips, 1) if along_rows else (1, chips), longest_first=True)
+    made = []
+    for chip, (high, wide) in enumerate(strips.lengths.tolist()):
+        across = min(tiles_per_chip, wide, math.ceil(math.sqrt(tiles_per_chip * wide / high)))
+        down = min(tiles_per_chip // across, high)
+        blocks = strips.take(np.array([chip])).split((down, across), longest_first=True)
+        made.append(Boxes(bounds=blocks.bounds, tiles=chip * tiles_per_chip + np.arange(down * across)))
+    return _joined(made)
 
 
 def worker_blocks(blocks: Boxes, contexts: int) -> Boxes:
     """The slices of every block, at most `contexts` of them, in the order in which contexts take them."""
-    found: list[list[tuple[Ends, Ends]]] = []
-    for (top, bottom), (left, right) in blocks.bounds.tolist():
-        high, wide = bottom - top, right - left
-        if _imbalance(high, contexts) <= _imbalance(wide, contexts):
-            found.append([(part, (left, right)) for part in _parts(top, bottom, min(high, contexts))])
-        else:
-            found.append([((top, bottom), part) for part in _parts(left, right, min(wide, contexts))])
-    tiles = np.repeat(blocks.tiles, [len(slices) for slices in found])
-    return Boxes(bounds=np.array([each for slices in found for each in slices], np.int64), tiles=tiles)
+    rows, columns = (blocks.lengths % contexts / blocks.lengths).T
+    kinds = ((rows <= columns, (contexts, 1)), (rows > columns, (1, contexts)))
+    slices = _joined([blocks.take(chosen).split(parts, longest_first=True) for chosen, parts in kinds])
+    return slices.take(np.argsort(slices.tiles, kind="stable"))
 
 
-Ends = tuple[int, int]  # where a part begins, and where it stops
-
-
-def cut(extent: int, parts: int) -> list[int]:
-    """Edges of `parts` parts that differ by at most one, the longer ones first."""
-    whole, longer = divmod(extent, parts)
-    return [number * whole + min(number, longer) for number in range(parts + 1)]
-
-
-def _parts(start: int, stop: int, parts: int) -> list[Ends]:
-    return list(itertools.pairwise(start + edge for edge in cut(stop - start, parts)))
-
-
-def _imbalance(extent: int, parts: int) -> float:
-    return (extent % parts) / extent
-
-
-def _grid(high: Ends, wide: Ends, tiles: int) -> list[tuple[Ends, ...]]:
-    """The blocks of one chip, row by row."""
-    rows, columns = high[1] - high[0], wide[1] - wide[0]
-    across = min(tiles, columns, math.ceil(math.sqrt(tiles * columns / rows)))
-    down = min(tiles // across, rows)
-    return list(itertools.product(_parts(*high, down), _parts(*wide, across)))
+def _joined(boxes: list[Boxes]) -> Boxes:
+    bounds, tiles = (np.concatenate([getattr(each, name) for each in boxes]) for name in ("bounds", "tiles"))
+    return Boxes(bounds=bounds, tiles=tiles)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,7 +134,8 @@ class CutGrid:
 
     def filling(self, shape: tuple[int, ...]) -> CutGrid:
         """The same with the outermost blocks reaching the edges of the grid."""
-        edges = tuple(np.concatenate([[0], cut[1:-1], [extent]]) for cut, extent in zip(self.edges, shape, strict=True))
+        pairs = zip(self.edges, shape, strict=True)
+        edges = tuple(np.concatenate([[0], inner[1:-1], [extent]]) for inner, extent in pairs)
         return CutGrid(edges=edges, chips=self.chips, tiles_per_chip=self.tiles_per_chip)
 
     def boxes(self) -> Boxes:
@@ -189,10 +174,9 @@ class CutGrid:
 def computed(shape: tuple[int, ...], pad: int, splits: tuple[int, ...], chips: int, tiles_per_chip: int) -> CutGrid:
     """What every tile computes: all cells but a border of `pad`."""
     inner = [extent - 2 * pad for extent in shape]
-    edges = [pad + _cuts(extent, parts) for extent, parts in zip(inner[:-1], splits[:-1], strict=True)]
+    edges = [pad + cut(extent, parts) for extent, parts in zip(inner[:-1], splits[:-1], strict=True)]
     last = [
-        pad + start + _cuts(stop - start, splits[-1])[:-1]
-        for start, stop in itertools.pairwise(_cuts(inner[-1], chips))
+        pad + start + cut(stop - start, splits[-1])[:-1] for start, stop in itertools.pairwise(cut(inner[-1], chips))
     ]
     edges.append(np.concatenate([*last, [shape[-1] - pad]]))
     return _checked(CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip), shape, splits)
@@ -201,29 +185,24 @@ def computed(shape: tuple[int, ...], pad: int, splits: tuple[int, ...], chips: i
 def held(shape: tuple[int, ...], splits: tuple[int, ...], chips: int, tiles_per_chip: int) -> CutGrid:
     """What every tile holds: all cells, the outermost one with their block, whatever the reach of the stencil."""
     edges = [_owned(0, extent, parts) for extent, parts in zip(shape[:-1], splits[:-1], strict=True)]
-    strips = _cuts(shape[-1] - 2, chips) + 1
+    strips = cut(shape[-1] - 2, chips) + 1
     strips[0], strips[-1] = 0, shape[-1]
     last = [_owned(int(start), int(stop), splits[-1])[:-1] for start, stop in itertools.pairwise(strips)]
     edges.append(np.concatenate([*last, [shape[-1]]]))
     return _checked(CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip), shape, splits)
 
 
-def _cuts(extent: int, parts: int) -> np.ndarray:
-    return np.asarray(np.arange(parts + 1) * extent // parts)
-
-
 def _owned(start: int, stop: int, parts: int) -> np.ndarray:
-    edges = start + 1 + _cuts(stop - start - 2, parts)
+    edges = start + 1 + cut(stop - start - 2, parts)
     edges[0], edges[-1] = start, stop
     return edges
 
 
 def _checked(blocks: CutGrid, shape: tuple[int, ...], splits: tuple[int, ...]) -> CutGrid:
     if any((np.diff(edges) < 1).any() for edges in blocks.edges):
-        cut = "x".join(map(str, splits))
-        size = "x".join(map(str, shape))
+        into, size = ("x".join(map(str, each)) for each in (splits, shape))
         raise MappingError(
-            f"a grid of {size} cells cannot be cut into {cut} blocks on each of {blocks.chips} chips: some would be "
+            f"a grid of {size} cells cannot be cut into {into} blocks on each of {blocks.chips} chips: some would be "
             "empty; give a larger grid or fewer chips"
         )
     return blocks
@@ -311,59 +290,41 @@ def placed(slices: Boxes, blocks: Boxes) -> Placed:
     return Placed(boxes=slices, in_rows=beside.any(axis=1), beside_west=beside[:, 0], beside_east=beside[:, 1])
 
 
-def row_codelet(item_bytes: int, box: tuple[str, ...], row_axes: int) -> Codelet:
-    """A copy of rows, which are counted along the first `row_axes` axes, from one box to the same or another one."""
-    return _copy("rows", item_bytes, each_row=ROW_BUNDLES, each_word=1, box=box, row_axes=row_axes)
-
-
-def column_codelet(item_bytes: int, box: tuple[str, ...]) -> Codelet:
-    """A copy of single elements along a column."""
-    return _copy("column", item_bytes, each_row=0, each_word=2, box=box)
-
-
 def row_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Rows of narrow slices, from `source` to the same place in `target`; no table where no slice is narrow."""
-    return _copies(
-        (row_codelet(item_bytes, PIXELS, 1), slices.boxes.take(slices.in_rows)), source=source, target=target
-    )
+    return copies(copy_codelet(item_bytes, PIXELS, 1), slices.boxes.take(slices.in_rows), source, target)
 
 
 def column_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Edge columns that another slice of the same tile reads, from `source` to `target`."""
-    codelet, boxes = column_codelet(item_bytes, PIXELS), slices.boxes
+    codelet, boxes = copy_codelet(item_bytes, PIXELS), slices.boxes
     first, last = boxes.bounds.copy(), boxes.bounds.copy()
     first[:, 1, 1], last[:, 1, 0] = first[:, 1, 0] + 1, last[:, 1, 1] - 1
     both = slices.beside_west & (boxes.lengths[:, 1] == 1)  # then the last column is the first
-    return _copies(
-        (codelet, Boxes(bounds=first, tiles=boxes.tiles).take(slices.beside_west)),
-        (codelet, Boxes(bounds=last, tiles=boxes.tiles).take(slices.beside_east & ~both)),
-        source=source,
-        target=target,
+    return (
+        *copies(codelet, Boxes(bounds=first, tiles=boxes.tiles).take(slices.beside_west), source, target),
+        *copies(codelet, Boxes(bounds=last, tiles=boxes.tiles).take(slices.beside_east & ~both), source, target),
     )
 
 
-def _copies(*made: tuple[Codelet, Boxes], source: str, target: str) -> tuple[VertexTable, ...]:
-    return tuple(copy_table(codelet, boxes, source, target) for codelet, boxes in made if len(boxes.tiles))
-
-
-def copy_table(codelet: Codelet, boxes: Boxes, source: str, target: str) -> VertexTable:
-    """Copies of boxes, from `source` to the same places in `target`."""
+def copies(codelet: Codelet, boxes: Boxes, source: str, target: str) -> tuple[VertexTable, ...]:
+    """A table of copies of boxes, from `source` to the same places in `target`; none of no boxes."""
     operands = {"source": source, "target": target}
-    return VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=boxes.columns())
+    table = VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=boxes.columns())
+    return (table,) if len(boxes.tiles) else ()
 
 
-def _copy(
-    what: str, item_bytes: int, *, each_row: int, each_word: int, box: tuple[str, ...], row_axes: int = 1
-) -> Codelet:
-    """A strided copy by one context; `each_word` 1 where load and store go into one bundle, else 2."""
-    rows = {"rows" if axis == 0 else f"rows along axis {axis}": Length("target", axis) for axis in range(row_axes)}
-    inner = (
-        "here 1, load and store in one bundle (ldst64pace), as PopLibs' getMemcpyBytesPerCycle has it"
-        if each_word == 1
-        else "here nothing a row, as loads and stores take a stride themselves (our count)"
-    )
+def copy_codelet(item_bytes: int, box: tuple[str, ...], row_axes: int = 0) -> Codelet:
+    """A copy by one context of rows, which are counted along the first `row_axes` axes, from one box to the same or
+    another one; without such axes, of single elements along a column."""
+    axes = range(max(row_axes, 1))
+    rows = {"rows" if axis == 0 else f"rows along axis {axis}": Length("target", axis) for axis in axes}
+    each_row, each_word = (ROW_BUNDLES, 1) if row_axes else (0, 2)
+    inner = "here nothing a row, as loads and stores take a stride themselves (our count)"
+    if row_axes:
+        inner = "here 1, load and store in one bundle (ldst64pace), as PopLibs' getMemcpyBytesPerCycle has it"
     return Codelet(
-        name=f"strided copy, {what}",
+        name=f"strided copy, {'rows' if row_axes else 'column'}",
         fields=(
             Field(name="target", access="write", box=box),
             Field(name="source", access="read", box=tuple(entry.replace("target ", "source ") for entry in box)),

@@ -15,6 +15,7 @@ held by another (`boxes.py`) goes through a copy of its own on the way back. Bot
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,12 +41,11 @@ from mimdsim.validation.stencil.boxes import (
     CONTEXTS,
     Boxes,
     box_of,
-    column_codelet,
     computed,
-    copy_table,
+    copies,
+    copy_codelet,
     held,
     least_surface,
-    row_codelet,
     squarest,
 )
 
@@ -357,14 +357,14 @@ def _step(solver: Solver, codelet: Codelet, places: Places, turning: tuple[str, 
     gathered = _in_rows(solver, places)
     operands = fields | {role: name for name, role in gathered.items()} | {name: name for name in solver.updated}
     operands["new"] = WRITTEN if places.moved else turning[-1]
-    rows = row_codelet(ITEM_BYTES, box_of(len(places.shape)), places.row_axes)
+    rows = copy_codelet(ITEM_BYTES, box_of(len(places.shape)), places.row_axes)
     body = _boundary(turning[-2], places, number) if solver.boundary else []
-    before = tuple(copy_table(rows, places.own, fields[role], name) for name, role in gathered.items())
-    body.append(_superstep("pre copies", number, before))
+    before = (copies(rows, places.own, fields[role], name) for name, role in gathered.items())
+    body.append(_superstep("pre copies", number, tuple(itertools.chain(*before))))
     body.append(_superstep("compute", number, (_vertices(solver, codelet, places, operands),)))
     if places.moved:
-        back = copy_table(rows, places.own.inside(solver.pad, places.shape), WRITTEN, turning[-1])
-        body.append(_superstep("post copies", number, (back,)))
+        back = copies(rows, places.own.inside(solver.pad, places.shape), WRITTEN, turning[-1])
+        body.append(_superstep("post copies", number, back))
     return body
 
 
@@ -402,8 +402,7 @@ def _boundary(field: str, places: Places, number: int) -> list[Superstep]:
             lines = whole.bounds[at].copy()
             lines[:, axis] = line, line + 1
             columns |= Boxes(bounds=lines, tiles=whole.tiles[at]).columns((f"{part} low", f"{part} high"))
-        box = box_of(2, ("target low", "target high"))
-        codelet = row_codelet(ITEM_BYTES, box, 1) if axis == 0 else column_codelet(ITEM_BYTES, box)
+        codelet = copy_codelet(ITEM_BYTES, box_of(2, ("target low", "target high")), row_axes=1 - axis)
         operands = {"source": field, "target": field}
         table = VertexTable(codelet=codelet, tiles=whole.tiles[at], operands=operands, columns=columns)
         found.append(_superstep(f"{stage} edge", number, (table,)))

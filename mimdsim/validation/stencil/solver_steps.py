@@ -305,22 +305,24 @@ def solver_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
         if case.seconds is not None:
             measured.setdefault(case.program, []).append(case.seconds)
 
-    def read(row: Cells, _asked: Asked) -> Fields:
+    def read(row: Cells, _asked: Asked) -> Iterator[Fields]:
         try:
             case = _case(row)
         except NotDescribed as why:
-            return _refused(row, str(why))
-        return _named(row, case.name, f"{case.author}, SDK {case.sdk}") | {
+            yield _refused(row, str(why))
+            return
+        yield _named(row, case.name, f"{case.author}, SDK {case.sdk}") | {
             "published": None if case.seconds is None else 1e6 * case.seconds,
             "figures": "several chips" if case.chips > 1 else "solver step",
             "origin": case.author,
-            "predict": partial(_predict, row, case, measured, chip),
         }
+        yield _predict(row, case, measured.get(case.program, []), chip)
 
     yield from each_row(lines, asked, read, "solvers")
 
 
-def _predict(row: Cells, case: Case, measured: dict[tuple[object, ...], list[float]], chip: MimdMachine) -> Fields:
+def _predict(row: Cells, case: Case, measured: list[float], chip: MimdMachine) -> Fields:
+    """measured: seconds of an iteration of the same program."""
     timed = case.timed(chip)
     if not case.fits:
         return _memory(timed, row)
@@ -330,7 +332,7 @@ def _predict(row: Cells, case: Case, measured: dict[tuple[object, ...], list[flo
     own = case.seconds
     if own is None:
         return fields | {"note": "no time is given"}
-    every = [one for one in measured[case.program] if own / ALIKE <= one <= own * ALIKE]
+    every = [one for one in measured if own / ALIKE <= one <= own * ALIKE]
     nearest = min(every, key=lambda seconds: abs(predicted / seconds - 1))
     fields |= {
         "published": 1e6 * nearest,

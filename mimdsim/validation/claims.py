@@ -129,7 +129,7 @@ def framework_over_framework(*, other: Changes, one: Changes | None = None, mach
 
 def halves_over_floats(*, machine: str = "mk2") -> Ratio:
     """From a step through PopTorch in which products alone gain to the products alone; the middle of their ratios."""
-    whole = timed_call(machine, {}).cycles
+    whole = timed_call(machine, {}).timed.cycles
     full, half = (planned_product_cycles(machine, dtype) for dtype in ("f32", "f16"))
     low, high = whole / (whole - full + half), full / half
     return Ratio(low=low, middle=math.sqrt(low * high), high=high)
