@@ -344,6 +344,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     read, held = combination(name, product.weight, of, 0), parameters_of(module)
     values = held[product.weight] * recorded.masks.get(product.weight, 1.0)
     values = _acting(product.function, values.reshape(len(values), -1).T if product.transposed else values)
+    functions = functions_in(recorded.returned[at]) | functions_in(product.of)
     bias, sent = held[product.bias] if product.bias else 0.0, _spikes_read(read, recorded.layers, np.zeros(0))
     sent = sent[..., cut.first : cut.first + len(values)] if cut else sent
     if product.delays:
@@ -355,7 +356,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     # the bias counts once in the product with a sum over time, where that is no mean
     for share in (1 / len(sent), 1.0) if summed else (1.0,):
         outputs = currents_of(product.convolution, sent, values, bias * product.bias_factor * share)
-        reading = reading_of(numbers_of(recorded.made_by_call[-1][at]), outputs, functions_in(recorded.returned[at]))
+        reading = reading_of(numbers_of(recorded.made_by_call[-1][at]), outputs, functions)
         if reading and (not summed or (reading == "sum") == (share < 1)):
             break
     else:

@@ -379,8 +379,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if whole is None or part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
             return None
         offset = part.storage_offset() - whole.storage_offset()
-        for count, stride in zip(whole.shape[:2], whole.stride()[:2], strict=True):
-            if part.numel() * count == whole.numel() and offset % stride == 0 and offset // stride < count:
+        for axis, (count, stride) in enumerate(zip(whole.shape[:2], whole.stride()[:2], strict=True)):
+            # an axis of one entry may be that of the channels
+            taken = part.numel() * count == whole.numel() if count > 1 else part.shape == whole.select(axis, 0).shape
+            if taken and offset % stride == 0 and offset // stride < count:
                 return offset // stride, count
         return None
 

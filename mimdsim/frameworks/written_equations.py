@@ -316,6 +316,18 @@ class LayerTimes:
             raise refusal(f"{self.where}: its outputs are made before what they are made of")
         return [int(each) for each in found]
 
+    def late(self, classes: Classes, times: list[int]) -> list[int]:
+        """When the latest of every class is made, as late as can be, where the last output is made as in `times`: what
+        the first timestep makes of numbers that states begin with is made in it, not before it."""
+        found, before = [times[0], *[self.timesteps] * (len(times) - 1)], list[int]()
+        while found != before:
+            before = list(found)
+            for kind, made in enumerate(classes.latest):
+                for arg in made.args:
+                    if isinstance(arg, Made) and (place := classes.places.get(arg)) and place.kind:
+                        found[place.kind] = min(found[place.kind], found[kind] + place.age)
+        return found
+
 
 def _fits(args: tuple[Operand, ...], others: tuple[Operand, ...]) -> int:
     """How many operands of one operation, and of what is one itself, are made as those of another."""
