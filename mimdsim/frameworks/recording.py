@@ -37,6 +37,7 @@ from mimdsim.frameworks.origins import (
     Origin,
     Padded,
     Parameter,
+    Part,
     Pooled,
     Product,
     Read,
@@ -348,8 +349,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
         """The same values, or a timestep or a share of the columns of them."""
         for part in tensors_in(made):
-            if isinstance(of, Parameter) and part.numel() < whole.numel():
-                self.mark(part, self._unread(f"part of {of.name}", of))
+            if isinstance(of, (Parameter, Part)) and part.numel() < whole.numel():
+                masked = isinstance(of, Parameter) and of.masked
+                row = None if masked else _row_of(part, self.parameters[of.name])
+                unread = f"part of {of.name}"
+                self.mark(part, self._unread(unread, of) if row is None else Part(name=of.name, row=row))
                 continue
             taken: Origin = of
             entry = None
@@ -491,7 +495,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(origin, Made):
             whole = origin.tensor is None or arg.numel() >= origin.tensor.numel()
             return origin if whole else None
-        if isinstance(origin, (Product, Gate, Parameter)) or (isinstance(origin, Currents) and feeds_of(origin)):
+        if isinstance(origin, (Product, Gate, Parameter, Part)) or (isinstance(origin, Currents) and feeds_of(origin)):
             return Read(of=origin, tensor=arg)
         return constant_of(arg) if origin is None and not self._learns(arg) else None
 
@@ -738,6 +742,16 @@ def _first_column(part: torch.Tensor, whole: torch.Tensor) -> int | None:
     if part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
         return None
     return int(part.storage_offset() - whole.storage_offset()) // int(whole.stride(-1))
+
+
+def _row_of(part: torch.Tensor, held: torch.Tensor) -> int | None:
+    """Which of the rows of a parameter, each as long as this, a number of it is, or are adjacent ones."""
+    if part.ndim > 1 or not (part.is_contiguous() and held.is_contiguous()) or not part.numel():
+        return None
+    if part.untyped_storage().data_ptr() != held.untyped_storage().data_ptr() or held.numel() % part.numel():
+        return None
+    row, left = divmod(int(part.storage_offset() - held.storage_offset()), part.numel())
+    return None if left else row
 
 
 def _is_cut_out(part: torch.Tensor, whole: torch.Tensor) -> bool:

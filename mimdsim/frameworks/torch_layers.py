@@ -549,17 +549,22 @@ def _parameters_of(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
     of_norm = [f"{norm}.{name}" for norm in norms for name, _ in module.get_submodule(norm).named_parameters()]
     names = [name for each in (*layer.feeds, *layer.own) for name in (each.product.weight, each.product.positions)]
     names += [*layer.biases, layer.recurrent_bias, *of_norm]
-    return [*filter(None, dict.fromkeys([*names, *(of for of, _ in constants_of("", layer))]))]
+    return [*filter(None, dict.fromkeys([*names, *(of for of, *_ in constants_of("", layer))]))]
 
 
-def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
-    """(parameter of the module, array here) of the constants that a layer's neurons learn."""
+def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str, tuple[int, int] | None]]:
+    """(parameter of the module, array here, which row of the parameter and how long one is, None for all of it) of the
+    constants that a layer's neurons learn."""
     prefix, reading = f"{layer.calls.name}." if layer.calls.name else "", layer.calls.reading
-    learned = [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in reading.learned.items()]
+    learned: list[tuple[str, str, tuple[int, int] | None]]
+    learned = [(f"{prefix}{of}", f"c.{name}.{constant}", None) for constant, of in reading.learned.items()]
     if not (written := reading.written):
         return learned
-    arrays = {row: f"c.{name}.{row}" if row in written.shared else f"{row}.{name}" for row in written.rows}
-    return learned + [(of, arrays[row]) for row, (of, _) in written.rows.items() if of]
+    arrays = {each: f"c.{name}.{each}" if each in written.shared else f"{each}.{name}" for each in written.rows}
+    for each, (of, values, row) in written.rows.items():
+        if of:
+            learned.append((of, arrays[each], None if row is None else (row, values.size)))
+    return learned
 
 
 def number_of_biases(layer: TorchLayer) -> int:
