@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mimdsim.frameworks.arithmetic import ADD, BINARY, SUBTRACT, TIMES, arithmetic, constant_of, step_of
+from mimdsim.frameworks.arithmetic import ADD, BINARY, SUBTRACT, TIMES, arithmetic, constant_of, step_of, written_step
 from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.neurons import Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import (
@@ -458,6 +458,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         self._name(args)
         cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
+        if not cut and found.op in (ADD, SUBTRACT) and (step := written_step(found, self._steps)) is not None:
+            return self._made(name, "spike", self._just_below(step[0]) if step[1].at else step[0], step=step[1])
         return make("detach", found) if cut else found
 
     def _together(self, sign: str, made: Any, read: Any, left: int = FAR) -> Made | None:

@@ -8,7 +8,6 @@ in which all that it is made of is there. What is read across timesteps is a sta
 from __future__ import annotations
 
 import keyword
-import operator
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, constant_of
+from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, VALUES, constant_of
 from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import (
     Currents,
@@ -582,10 +581,6 @@ class EquationWriter:
         return self._row_names[key]
 
 
-VALUES = {
-    ADD: operator.add, SUBTRACT: operator.sub, TIMES: operator.mul, OVER: operator.truediv, "detach": lambda x: x,
-    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "relu": torch.relu, "clamp": torch.clamp,
-}  # fmt: skip
 BINDING = {ADD: 1, SUBTRACT: 1, TIMES: 2, OVER: 2}
 
 
