@@ -33,7 +33,7 @@ from mimdsim.frameworks.origins import (
     Sum,
     with_parts,
 )
-from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
+from mimdsim.frameworks.recording import GATHERS, LEAST, NeuronCalls, Recorded
 from mimdsim.frameworks.written_equations import (
     Classes,
     Component,
@@ -70,7 +70,7 @@ class _Numbers(Arithmetic):
 
     def _spike(self, x: np.ndarray) -> np.ndarray:
         # whole numbers, and states that are 0, may be equal to a threshold, in any precision
-        self.nearest = np.minimum(self.nearest, np.where(x == 0, np.inf, np.abs(x)))
+        self.nearest = np.minimum(self.nearest, np.where(np.isin(x, (0, LEAST)), np.inf, np.abs(x)))
         return (x > 0).astype(np.float64)
 
 

@@ -410,11 +410,14 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         return Scaled(by=by, of=(of,), divisor=divisor, factor=number if by in MASKS else 1 / number)
 
-    def _joined(self, args: Any, kwargs: Any) -> Joined | None:
+    def _joined(self, args: Any, kwargs: Any) -> Origin | None:
         """Tensors side by side along their last axis, that of neurons."""
         tensors, axis = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         if axis not in (-1, tensors[0].ndim - 1):
             return None
+        tensors = [each for each in tensors if each.numel()]  # padding may be none
+        if len(tensors) == 1:
+            return self.origin(tensors[0])
         return Joined(parts=tuple(map(self.origin, tensors)), widths=tuple(each.shape[-1] for each in tensors))
 
     def _in_time(self, args: Any, kwargs: Any) -> Origin | None:
@@ -670,6 +673,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return unscaled(self._counted(replace(product, dropout=dropout, function=made_by), given))
         self._with_gradients(f"{where} pools", given)
         pool = pool_of(where, function, options, planes)
+        if pool.window == Window(kernel=(1, 1)):  # which leaves all as it is
+            return of
         convolution = of.convolution if isinstance(of, Product) else None
         if isinstance(of, Pooled) or (convolution and convolution.after):
             raise refusal(f"{where} pools what another pool made; nearest: one pool over the windows of both")
