@@ -73,8 +73,13 @@ KEEPS_VALUES = {
     "narrow", "permute", "repeat", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
     "type_as", "unbind", "unflatten", "unsqueeze", "view", "T", "mT",
 }  # fmt: skip
+TURNS_IN_PLACE = {"unsqueeze_", "squeeze_", "transpose_", "swapaxes_", "t_"}
 # whose values are not read
 OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
+DRAWS = {
+    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "normal", "poisson",
+    "multinomial", "bernoulli_", "exponential_", "normal_", "random_", "uniform_",
+}  # fmt: skip
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
 JOINS = {"cat", "concat", "concatenate"}
@@ -167,6 +172,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._inside = 0
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
+        self._drawn: set[int] = set()  # ids of tensors that hold random numbers
         self.parameters = dict(module.named_parameters())
         _check_tied(module)
         self._unmasked: set[str] = set()
@@ -225,11 +231,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _follow(self, func: Any, given: Any, args: Any, kwargs: Any, made: Any) -> None:
         """given: the arguments; args: as they were, of functions in place."""
         known = [origin for tensor in tensors_in([args, kwargs]) if (origin := self.origin(tensor)) is not None]
-        if known and getattr(func, "__name__", "") == "__setitem__":
+        name = getattr(func, "__name__", str(func))
+        if name in DRAWS or not self._drawn.isdisjoint(map(id, tensors_in([args, kwargs]))):
+            return self._draw(name, known, made)
+        if known and name == "__setitem__":
             return self._place(given[0], *args)
         if not known or not any(True for _ in tensors_in(made)):
             return
-        name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         if func in DROPOUTS:
@@ -246,6 +254,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self.logits[id(made)] = args[0]
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
             return self._keep(args[0], made, known[0])
+        if name in TURNS_IN_PLACE:
+            return self.mark(made, known[0])
         later = name in MULTIPLIES or name in FUNCTIONS  # which say it themselves
         if not later and isinstance(made, torch.Tensor) and self._is_cut([args, kwargs], made):
             found = self._element_by_element(name, args, kwargs, made)
@@ -295,6 +305,18 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         times = self._times(by, args, made, divisor) if by in MASKS | DIVIDES and not kwargs else None
         self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor))
 
+    def _draw(self, name: str, known: list[Origin], made: Any) -> None:
+        """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too."""
+        if known and not name.endswith("_like"):
+            raise refusal(
+                f"'{name}' reads random numbers that the module draws, others every time; nearest: encode the example "
+                "before the module gets it, states that begin at 0, torch.nn.Dropout of spikes"
+            )
+        for each in tensors_in(made):
+            if each.numel() > 1 and (each != each.flatten()[0]).any():  # else it was multiplied by 0
+                self._drawn.add(id(each))
+                self._held.append(each)
+
     def _voted(self, by: str, args: Any, kwargs: Any, known: list[Origin]) -> FunctionResult | None:
         """The mean or sum of adjacent outputs of a layer, which lie along an axis of their own."""
         given, axis = [*args, kwargs.get("dim", kwargs.get("axis")), None][:2]
@@ -335,9 +357,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if chosen and (not isinstance(part, torch.Tensor) or not part.ndim):
             found = self._element_by_element("where", (index, part, before), {}, into)
             return self.mark(into, found.hold(into) if found else self._unread("__setitem__", held))
-        if isinstance(origin, (Made, LayerOutput)) and not isinstance(held, Made):
-            others = held.of if isinstance(held, FunctionResult) and held.by == "stack" else ()
-            return self.mark(into, FunctionResult(by="stack", of=(*others, origin)))
+        if isinstance(origin, (Made, LayerOutput, Product, *THROUGH)) and not isinstance(held, Made):
+            others = list(held.of) if isinstance(held, FunctionResult) and held.by == "stack" else []
+            at, count = self._entry(into[index], into, last=True) or (len(others), len(others) + 1)
+            others += [None] * (count - len(others))  # which are not there yet
+            others[at] = replace(origin, call=at) if isinstance(origin, Product) else origin
+            return self.mark(into, FunctionResult(by="stack", of=tuple(others)))
         if held is not None and not isinstance(held, FunctionResult):
             self.mark(into, self._unread("__setitem__", held))
 
@@ -368,7 +393,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if isinstance(of, Input):
                 entry = self._entry(part, self.example)
                 taken = Input(entry=entry) if entry else of
-            elif is_in_time(of) and (entry := self._entry(part, whole)):
+            elif is_in_time(of) and (entry := self._entry(part, whole, last=over_time)):
                 taken = timestep_of(of, *entry)
             elif isinstance(of, Currents) and part.shape[:-1] == whole.shape[:-1]:
                 gates, left = divmod(whole.shape[-1], part.shape[-1] or 1)
@@ -378,12 +403,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
 
-    def _entry(self, part: torch.Tensor, whole: torch.Tensor | None) -> tuple[int, int] | None:
-        """Which entry of the first or second axis of a tensor a view of it is, and of how many."""
+    def _entry(self, part: torch.Tensor, whole: torch.Tensor | None, last: bool = False) -> tuple[int, int] | None:
+        """Which entry of the first or second axis of a tensor, or of the last, a view of it is, and of how many."""
         if whole is None or part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
             return None
         offset = part.storage_offset() - whole.storage_offset()
-        for axis, (count, stride) in enumerate(zip(whole.shape[:2], whole.stride()[:2], strict=True)):
+        for axis in (0, 1, whole.ndim - 1)[: 3 if last and whole.ndim > 2 else 2]:
+            count, stride = whole.shape[axis], whole.stride(axis)
             # an axis of one entry may be that of the channels
             taken = part.numel() * count == whole.numel() if count > 1 else part.shape == whole.select(axis, 0).shape
             if taken and offset % stride == 0 and offset // stride < count:
@@ -424,7 +450,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         """The timesteps of one product or pool, one after another, or of what layers and equations sent."""
         every, axis = [*map(self.origin, args[0])], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         only, *others = dict.fromkeys(every)
-        if not others and axis == 0 and isinstance(only, (Product, Pooled, Input, LayerOutput)):
+        first = axis == 0 or (axis == 1 and isinstance(only, Input))
+        if not others and first and isinstance(only, (Product, Pooled, Input, LayerOutput)):
             whole: Origin = of_all(only, lambda layer: self.seen.layers[layer].in_time)
             return whole
         sent = [each for each in every if isinstance(each, (Made, LayerOutput))]

@@ -487,6 +487,8 @@ def _describe(origin: Origin | None) -> str:
         return "a tensor that comes from nothing that is known"
     if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
         return f"{_describe(origin.of[-1])}, in every timestep"
+    while isinstance(origin, FunctionResult) and (of := [each for each in origin.of if _is_unread(each)]):
+        origin = of[0]  # the first that is not read, of which the others are
     if isinstance(origin, (FunctionResult, Made)):
         return f"what '{origin.by}' made"
     if isinstance(origin, Gate):
@@ -504,6 +506,10 @@ def _describe(origin: Origin | None) -> str:
     if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
     return f"'{origin.name}' itself" if isinstance(origin, Parameter) else "the input itself"
+
+
+def _is_unread(origin: Origin | None) -> bool:
+    return isinstance(origin, FunctionResult) and origin.by != "stack" and bool(origin.of)
 
 
 def functions_in(origin: Origin | None) -> set[str]:

@@ -486,7 +486,7 @@ REFUSED = {
     "'fc2.weight' has a hook on its gradient": lambda: with_hook("fc2.weight", "post_accumulate_grad"),
     "what 'relu' made": lambda: between(torch.relu),
     "'fc2.weight' is multiplied by what 'neg' made; a layer reads": lambda: between(lambda spikes: -spikes),
-    "what 'flatten without gradients' made": lambda: between(
+    "what 'unflatten without gradients' made": lambda: between(
         torch.no_grad()(lambda spikes: spikes.unflatten(1, (2, -1)).flatten(1))
     ),
     "layer 'lif1' computes in torch.bfloat16; nearest: float32, without autocast": lambda: in_autocast(loop()),
@@ -518,7 +518,7 @@ REFUSED = {
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
         nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),
-    "neurons that are written out have no 'part of conduct'": PartOfParameter,
+    "makes what is sent last of other things than a timestep earlier; nearest: a loop that does the same": PartOfParameter,
 }
 
 
