@@ -24,7 +24,10 @@ UNARY = {"sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "relu": "relu", "de
 RELATIONS = {">": gt, ">=": ge, "<": lt, "<=": le, "==": eq, "!=": ne}
 COMPARES = {"gt": ">", "greater": ">", "ge": ">=", "greater_equal": ">=", "lt": "<", "less": "<", "le": "<=",
             "less_equal": "<=", "eq": "==", "ne": "!="}  # fmt: skip
-NEAR, FAR = 4, 12  # operations from a step whose gradient is written to what is detached of it, and to all it is made of
+NEAR, FAR = (
+    4,
+    12,
+)  # operations from a step whose gradient is written to what is detached of it, and to all it is made of
 CLAMPS = {"clamp": (None, None), "clip": (None, None), "hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}
 VALUES: dict[str, Callable[..., torch.Tensor]] = {
     ADD: add, SUBTRACT: sub, TIMES: mul, OVER: truediv, "detach": torch.Tensor.detach,

@@ -58,8 +58,9 @@ from mimdsim.frameworks.origins import (
     unscaled,
     votes_in,
 )
-from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
-from mimdsim.graph.convolution import Convolution, Planes, Window
+from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, is_mean_of, planes_of, pool_of
+from mimdsim.frameworks.written_equations import made_in
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.sources import COMPLEMENT
 from mimdsim.graph.weight_functions import WeightFunction
 
@@ -297,6 +298,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, found.hold(made))
         if name == "pad" and (ends := _zeros_at_ends(*args, **kwargs)) and len(known) == 1:
             return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
+        if (pooled := self._mean_of_planes(name, args, kwargs, made)) is not None:
+            return self.mark(made, pooled)
         if name in ("mean", "sum") and (voted := self._voted(name, args, kwargs, known)) is not None:
             return self.mark(made, voted)
         number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
@@ -328,6 +331,18 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if min(shape[-2:]) < 2 or shape[-2] * each != neurons or max(map(votes_in, known)) > 1:
             return None
         return FunctionResult(by=VOTE, of=tuple(known), divisor=1 / each if by == "sum" else 1.0, votes=each)
+
+    def _mean_of_planes(self, by: str, args: Any, kwargs: Any, made: Any) -> Pooled | None:
+        """The mean of every plane of spikes, written as such."""
+        of = self.origin(args[0])
+        layers = {name for name, spikes in sources_in(of) if spikes}
+        every = [self.seen.layers[name].outputs[0] for name in layers] or [each.tensor for each in made_in([of])]
+        sent = every[0] if every else None
+        if of is None or sent is None or sent.ndim < 4 or isinstance(of, Pooled) or self._is_cut(args, made):
+            return None
+        planes = Planes(channels=sent.shape[-3], height=sent.shape[-2], width=sent.shape[-1])
+        whole = Pool(kind="average", window=Window.whole(planes))
+        return Pooled(of=of, planes=planes, pool=whole) if is_mean_of(planes, by, made, *args, **kwargs) else None
 
     def _biased(self, known: list[Origin]) -> Product | None:
         """A product to which a bias is added by hand."""
@@ -803,16 +818,22 @@ def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, b
     """A product of all that is given, which of pooled planes is a convolution with one position."""
     of, dropout = undropped(of)
     plain = Product(of=of, inputs=given.shape[-1], weight=weight, bias=bias, transposed=transposed, dropout=dropout)
+    return over_pooled(plain, values.numel() // plain.inputs)
+
+
+def over_pooled(product: Product, outputs: int) -> Product:
+    """One that reads pooled planes as the convolution, with one position, that it is."""
+    of = product.of
     if not isinstance(of, Pooled):
-        return plain
+        return product
     pooled = of.pool.over(of.planes)
-    if pooled.neurons != plain.inputs:
+    if pooled.neurons != product.inputs:
         raise refusal(
-            f"'{weight}' is multiplied by {plain.inputs} of {pooled.neurons} pooled values; nearest: flatten them all"
+            f"'{product.weight}' is multiplied by {product.inputs} of {pooled.neurons} pooled values; nearest: flatten "
+            "them all"
         )
-    outputs = values.numel() // plain.inputs
     convolution = Convolution(planes=of.planes, window=Window.whole(pooled), channels=outputs, before=of.pool)
-    return replace(plain, of=of.of, convolution=convolution)
+    return replace(product, of=of.of, convolution=convolution)
 
 
 def dropped(of: Origin, share: float, per: str, leaves_out: str) -> Origin:
