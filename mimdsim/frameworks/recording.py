@@ -334,7 +334,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def _mean_of_planes(self, by: str, args: Any, kwargs: Any, made: Any) -> Pooled | None:
         """The mean of every plane of spikes, written as such."""
-        of = self.origin(args[0])
+        of = self.origin(args[0]) if by in ("mean", "adaptive_avg_pool3d") else None
         layers = {name for name, spikes in sources_in(of) if spikes}
         every = [self.seen.layers[name].outputs[0] for name in layers] or [each.tensor for each in made_in([of])]
         sent = every[0] if every else None
@@ -715,10 +715,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return unscaled(self._counted(replace(product, dropout=dropout, function=made_by), given))
         self._with_gradients(f"{where} pools", given)
         pool = pool_of(where, function, options, planes)
-        if pool.window == Window(kernel=(1, 1)):  # which leaves all as it is
-            return of
         convolution = of.convolution if isinstance(of, Product) else None
-        if isinstance(of, Pooled) or (convolution and convolution.after):
+        again = isinstance(of, Pooled) or (convolution and convolution.after)
+        if again and pool == Pool(kind="average", window=Window(kernel=(1, 1))):  # which leaves all as it is
+            return of
+        if again:
             raise refusal(f"{where} pools what another pool made; nearest: one pool over the windows of both")
         if not isinstance(of, Product):
             return Pooled(of=of, planes=planes, pool=pool)

@@ -642,6 +642,7 @@ def test_a_trained_network_goes_back_into_its_module() -> None:
         "excitatory and inhibitory",
         "inhibition that is subtracted",
         "input and own spikes in one matrix",
+        "neurons written out: two compartments",
         *(each for each in zoo.ZOO if each.startswith("slices of a layer")),
     ],
 )
