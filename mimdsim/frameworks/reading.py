@@ -286,16 +286,16 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
 def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
     for name, layer in named(layers):
         calls, reading = layer.calls, layer.calls.reading
-        if not reading.spiking or reading.of_cells:
-            continue
         sent = calls.sequence(calls.outputs)
-        if not sent.any():
+        if reading.spiking and not sent.any():
             warnings.warn(
                 f"layer '{calls.name}' sends no spikes on the example, so that little of it and of what reads it is "
                 "compared: give an example, or weights, with which it fires",
                 UserWarning,
                 stacklevel=4,
             )
+        if not reading.spiking or reading.of_cells:
+            continue
         currents = calls.sequence(calls.currents)
         if reading.weights:
             currents = currents @ weights[f"w.{name}"]

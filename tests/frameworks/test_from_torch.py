@@ -518,7 +518,7 @@ REFUSED = {
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
         nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),
-    "makes what is sent last of other things than a timestep earlier; nearest: a loop that does the same": PartOfParameter,
+    "of other things than a timestep earlier; nearest: a loop that does the same": PartOfParameter,
 }
 
 
