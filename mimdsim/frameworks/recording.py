@@ -395,6 +395,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 unread = f"part of {of.name}"
                 self.mark(part, self._unread(unread, of) if row is None else Part(name=of.name, row=row))
                 continue
+            if isinstance(of, Parameter) and whole.ndim > 1 < len(whole) and part.numel() > whole.numel():
+                self.mark(part, self._unread(f"copies of {of.name}", of))
+                continue
             taken: Origin = of
             entry = None
             sent = undropped(of)[0]

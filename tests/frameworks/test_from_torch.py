@@ -409,6 +409,21 @@ def hooked_weight() -> Any:
     return net
 
 
+class Copied(nn.Module):  # type: ignore[misc, name-defined]
+    """Gates that share their weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.lif = nn.Parameter(torch.randn(2, zoo.INPUTS)), snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        mem, out = self.lif.reset_mem(), []
+        for step in x:
+            spk, mem = self.lif(step @ self.w.repeat(2, 1).t(), mem)
+            out.append(spk)
+        return torch.stack(out)
+
+
 class PartOfParameter(nn.Module):  # type: ignore[misc, name-defined]
     """A decay of every timestep."""
 
@@ -518,6 +533,7 @@ REFUSED = {
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
         nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),
+    "'matmul' multiplies by what 'copies of w' made of 'w'; nearest: identity, abs": Copied,
     "of other things than a timestep earlier; nearest: a loop that does the same": PartOfParameter,
 }
 
