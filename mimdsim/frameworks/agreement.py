@@ -59,6 +59,8 @@ def check_gradients(
         for name, each in zip(names, wanted, strict=True)
     }
     largest = max(float(np.abs(each).max()) for each in theirs.values())
+    added = back.numel() / back.shape[-1]  # samples, or samples in every timestep, whose gradients may add up to 0
+    rounding = max(ROUNDING * largest, torch.finfo(read.dtype).eps * float(back.abs().max()) * added**0.5)
     for link in links:
         name, array, *_, norm = link
         mine = made[found[array]][index_in(norm)]
@@ -67,7 +69,7 @@ def check_gradients(
         held = _laid(recorded.masks.get(name, np.ones(theirs[name].shape)), link, mine) != 0
         their = _laid(theirs[name], link, mine)
         off = float(np.abs(np.where(held, mine - their, 0.0)).max())
-        if off > max(SAME_GRADIENT * float(np.abs(their).max()), ROUNDING * largest):
+        if off > max(SAME_GRADIENT * float(np.abs(their).max()), rounding):
             raise refusal(
                 f"'{name}' gets a gradient on the example that differs by up to {off:.2g}, of "
                 f"{np.abs(their).max():.2g} at most, from that of the network that was read: something acts on "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import eq, ge, gt, le, lt, ne
+from operator import add, eq, ge, gt, le, lt, mul, ne, sub, truediv
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,13 @@ UNARY = {"sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "relu": "relu", "de
 RELATIONS = {">": gt, ">=": ge, "<": lt, "<=": le, "==": eq, "!=": ne}
 COMPARES = {"gt": ">", "greater": ">", "ge": ">=", "greater_equal": ">=", "lt": "<", "less": "<", "le": "<=",
             "less_equal": "<=", "eq": "==", "ne": "!="}  # fmt: skip
+NEAR = 4  # operations from a step whose gradient is written to what is detached of it
+FAR = 12  # and to all that it is made of
 CLAMPS = {"clamp": (None, None), "clip": (None, None), "hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}
+VALUES: dict[str, Callable[..., torch.Tensor]] = {
+    ADD: add, SUBTRACT: sub, TIMES: mul, OVER: truediv, "detach": torch.Tensor.detach,
+    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "relu": torch.relu, "clamp": torch.clamp,
+}  # fmt: skip
 WHOLE = {"bool", "int", "long", "to", "type", "type_as"}  # of numbers that are whole already, without a gradient
 
 
@@ -54,6 +60,8 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         return make(ADD, make("relu", operands[0]), make("relu", make(TIMES, -1.0, operands[0])))
     if compares := COMPARES.get(by.strip("_")):
         return _compared(make, compares, *operands)
+    if by == "heaviside" and operands[1:] in ([0.0], [1.0]):
+        return _compared(make, ">=" if operands[1] else ">", operands[0], 0.0)
     if by in ("__invert__", "logical_not", "bitwise_not") and _is_whole(operands[0]):
         return make(SUBTRACT, 1.0, operands[0])
     if by in ("__and__", "logical_and", "bitwise_and") and all(map(_is_whole, operands)):
@@ -172,3 +180,44 @@ def step_of(function: Callable[[torch.Tensor], Any]) -> Step | None:
     except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError):
         return None
     return Step(threshold=threshold, surrogate=name, slope=slope, factor=factor, at=reached)
+
+
+def written_step(made: Made, known: dict[str, Step | None]) -> tuple[Made | Read, Step] | None:
+    """What steps, and the step, of one whose gradient is written with what is detached, as in hard.detach() +
+    (x - x.detach()) * slope(x).detach() or soft + (hard - soft).detach(). known: steps, by what makes them."""
+    near, within = [made], {made}
+    for _ in range(NEAR):
+        near = [each for one in near for each in one.args if isinstance(each, Made) and each not in within]
+        within.update(near)
+    found = [one.args[0] for one in within if one.op == "detach"]
+    for hard in (one for one in found if isinstance(one, Made) and one.op == "spike" and one.step is None):
+        (of,) = hard.args
+        for base in (of, *(of.args if isinstance(of, Made) else ())):
+            if not isinstance(base, (Made, Read)) or (text := _text_of(made, base, {}, FAR)) is None:
+                continue
+            if text not in known:
+                known[text] = step_of(lambda x, base=base: _value_of(made, base, x, {}))  # type: ignore[misc]
+            if (step := known[text]) is not None:
+                return base, step
+    return None
+
+
+def _text_of(of: Any, base: Made | Read, known: dict[int, str | None], left: int) -> str | None:
+    """How it is made of `base` and numbers alone; None for what is made of more."""
+    if of is base or isinstance(of, float):
+        return "x" if of is base else repr(of)
+    if not isinstance(of, Made) or of.step or not left:
+        return None
+    if id(of) not in known:
+        args = [_text_of(each, base, known, left - 1) for each in of.args]
+        known[id(of)] = None if None in args else f"{of.op}({', '.join(filter(None, args))})"
+    return known[id(of)]
+
+
+def _value_of(of: Any, base: Made | Read, x: torch.Tensor, known: dict[int, torch.Tensor]) -> torch.Tensor:
+    if of is base or not isinstance(of, Made):
+        return x if of is base else torch.as_tensor(of, dtype=x.dtype)
+    if id(of) not in known:
+        args = [_value_of(each, base, x, known) for each in of.args]
+        known[id(of)] = (args[0] > 0).to(x) if of.op == "spike" else VALUES[of.op](*args)
+    return known[id(of)]

@@ -42,6 +42,14 @@ class Parameter:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """A number of a parameter, or adjacent ones, as many as in every row before it."""
+
+    name: str
+    row: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
@@ -174,7 +182,7 @@ class Step:
 class Read:
     """A current, or a parameter, as an operation element by element reads it."""
 
-    of: Currents | Gate | Parameter
+    of: Currents | Gate | Parameter | Part
     tensor: torch.Tensor
 
 
@@ -206,7 +214,7 @@ class Made:
 
 Currents = Product | Sum | Joined
 Spikes = LayerOutput | Pooled | Dropped | Slice | Sum | Combined
-Origin = Input | Parameter | Product | Gate | Joined | FunctionResult | Made | Spikes
+Origin = Input | Parameter | Part | Product | Gate | Joined | FunctionResult | Made | Spikes
 THROUGH = (Sum, Combined, Pooled, Dropped, Scaled, Slice)  # of the same timesteps as their parts
 
 

@@ -6,6 +6,7 @@ module sent.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,7 +33,7 @@ from mimdsim.frameworks.origins import (
     Sum,
     with_parts,
 )
-from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
+from mimdsim.frameworks.recording import GATHERS, LEAST, NeuronCalls, Recorded
 from mimdsim.frameworks.written_equations import (
     Classes,
     Component,
@@ -69,7 +70,7 @@ class _Numbers(Arithmetic):
 
     def _spike(self, x: np.ndarray) -> np.ndarray:
         # whole numbers, and states that are 0, may be equal to a threshold, in any precision
-        self.nearest = np.minimum(self.nearest, np.where(x == 0, np.inf, np.abs(x)))
+        self.nearest = np.minimum(self.nearest, np.where(np.isin(x, (0, LEAST)), np.inf, np.abs(x)))
         return (x > 0).astype(np.float64)
 
 
@@ -206,9 +207,10 @@ def _layer(
     product = next((core_of(read) for read in reversed(reads) if own.is_sum(read)), None)
     outputs = {times[0] - age: made for made, age in line.items()}
     refused = None
-    values, begins = layer.values(classes, times, line)
-    for anew in (False, True):
-        writer = EquationWriter(layer, classes, times, own, columns, begins, anew)
+    for late, anew in itertools.product((False, True), repeat=2):
+        when = layer.late(classes, times) if late else times
+        values, begins = layer.values(classes, when, line)
+        writer = EquationWriter(layer, classes, when, own, columns, begins, anew)
         written = Written(texts=writer.texts, rows=writer.rows, own=product, first=times[0] - max(line.values()))
         try:
             model = written.model("own")

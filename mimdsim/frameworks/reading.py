@@ -34,10 +34,10 @@ from mimdsim.frameworks.network_table import (
     reading_of,
 )
 from mimdsim.frameworks.neurons import Reading, numbers_of, refusal, run_neuron
-from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Product, Slice, Sum, feeds_of
+from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Pooled, Product, Slice, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
-from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
+from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded, over_pooled
 from mimdsim.frameworks.torch_layers import (
     TorchLayer,
     combination,
@@ -286,16 +286,16 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
 def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
     for name, layer in named(layers):
         calls, reading = layer.calls, layer.calls.reading
-        if not reading.spiking or reading.of_cells:
-            continue
         sent = calls.sequence(calls.outputs)
-        if not sent.any():
+        if reading.spiking and not sent.any():
             warnings.warn(
                 f"layer '{calls.name}' sends no spikes on the example, so that little of it and of what reads it is "
                 "compared: give an example, or weights, with which it fires",
                 UserWarning,
                 stacklevel=4,
             )
+        if not reading.spiking or reading.of_cells:
+            continue
         currents = calls.sequence(calls.currents)
         if reading.weights:
             currents = currents @ weights[f"w.{name}"]
@@ -329,8 +329,12 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         return recorded
     product, at = ends[0]
     of: Origin | None = product.of
-    summed = False
-    while parts := _of_one_layer(of):
+    summed, held = False, parameters_of(module)
+    while (parts := _of_one_layer(of)) or isinstance(of, Pooled):
+        if isinstance(of, Pooled):
+            product = over_pooled(replace(product, of=of), held[product.weight].size // product.inputs)
+            of = product.of
+            continue
         summed |= isinstance(of, Sum) or (isinstance(of, FunctionResult) and of.by in ("sum", "add"))
         of = parts[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
@@ -341,9 +345,10 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     if of is None or not senders or not all(isinstance(each, LayerOutput) and each.spikes for each in senders):
         return recorded
     name = product.weight.rpartition(".")[0] or product.weight
-    read, held = combination(name, product.weight, of, 0), parameters_of(module)
+    read = combination(name, product.weight, of, 0)
     values = held[product.weight] * recorded.masks.get(product.weight, 1.0)
     values = _acting(product.function, values.reshape(len(values), -1).T if product.transposed else values)
+    functions = functions_in(recorded.returned[at]) | functions_in(product.of)
     bias, sent = held[product.bias] if product.bias else 0.0, _spikes_read(read, recorded.layers, np.zeros(0))
     sent = sent[..., cut.first : cut.first + len(values)] if cut else sent
     if product.delays:
@@ -355,7 +360,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     # the bias counts once in the product with a sum over time, where that is no mean
     for share in (1 / len(sent), 1.0) if summed else (1.0,):
         outputs = currents_of(product.convolution, sent, values, bias * product.bias_factor * share)
-        reading = reading_of(numbers_of(recorded.made_by_call[-1][at]), outputs, functions_in(recorded.returned[at]))
+        reading = reading_of(numbers_of(recorded.made_by_call[-1][at]), outputs, functions)
         if reading and (not summed or (reading == "sum") == (share < 1)):
             break
     else:

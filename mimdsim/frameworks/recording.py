@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mimdsim.frameworks.arithmetic import ADD, BINARY, SUBTRACT, TIMES, arithmetic, constant_of, step_of
+from mimdsim.frameworks.arithmetic import ADD, BINARY, SUBTRACT, TIMES, arithmetic, constant_of, step_of, written_step
 from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.neurons import Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import (
@@ -37,6 +37,7 @@ from mimdsim.frameworks.origins import (
     Origin,
     Padded,
     Parameter,
+    Part,
     Pooled,
     Product,
     Read,
@@ -57,8 +58,9 @@ from mimdsim.frameworks.origins import (
     unscaled,
     votes_in,
 )
-from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
-from mimdsim.graph.convolution import Convolution, Planes, Window
+from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, is_mean_of, planes_of, pool_of
+from mimdsim.frameworks.written_equations import made_in
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.sources import COMPLEMENT
 from mimdsim.graph.weight_functions import WeightFunction
 
@@ -72,8 +74,13 @@ KEEPS_VALUES = {
     "narrow", "permute", "repeat", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
     "type_as", "unbind", "unflatten", "unsqueeze", "view", "T", "mT",
 }  # fmt: skip
+TURNS_IN_PLACE = {"unsqueeze_", "squeeze_", "transpose_", "swapaxes_", "t_"}
 # whose values are not read
 OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
+DRAWS = {
+    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "normal", "poisson",
+    "multinomial", "bernoulli_", "exponential_", "normal_", "random_", "uniform_",
+}  # fmt: skip
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
 JOINS = {"cat", "concat", "concatenate"}
@@ -166,6 +173,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._inside = 0
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
+        self._drawn: set[int] = set()  # ids of tensors that hold random numbers
         self.parameters = dict(module.named_parameters())
         _check_tied(module)
         self._unmasked: set[str] = set()
@@ -224,11 +232,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _follow(self, func: Any, given: Any, args: Any, kwargs: Any, made: Any) -> None:
         """given: the arguments; args: as they were, of functions in place."""
         known = [origin for tensor in tensors_in([args, kwargs]) if (origin := self.origin(tensor)) is not None]
-        if known and getattr(func, "__name__", "") == "__setitem__":
+        name = getattr(func, "__name__", str(func))
+        if name in DRAWS or not self._drawn.isdisjoint(map(id, tensors_in([args, kwargs]))):
+            return self._draw(name, known, made)
+        if known and name == "__setitem__":
             return self._place(given[0], *args)
         if not known or not any(True for _ in tensors_in(made)):
             return
-        name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         if func in DROPOUTS:
@@ -245,6 +255,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self.logits[id(made)] = args[0]
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
             return self._keep(args[0], made, known[0])
+        if name in TURNS_IN_PLACE:
+            return self.mark(made, known[0])
         later = name in MULTIPLIES or name in FUNCTIONS  # which say it themselves
         if not later and isinstance(made, torch.Tensor) and self._is_cut([args, kwargs], made):
             found = self._element_by_element(name, args, kwargs, made)
@@ -286,6 +298,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, found.hold(made))
         if name == "pad" and (ends := _zeros_at_ends(*args, **kwargs)) and len(known) == 1:
             return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
+        if (pooled := self._mean_of_planes(name, args, kwargs, made)) is not None:
+            return self.mark(made, pooled)
         if name in ("mean", "sum") and (voted := self._voted(name, args, kwargs, known)) is not None:
             return self.mark(made, voted)
         number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
@@ -293,6 +307,18 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         divisor = (1 / number if name in MASKS else number) if number > 0 else 1.0
         times = self._times(by, args, made, divisor) if by in MASKS | DIVIDES and not kwargs else None
         self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor))
+
+    def _draw(self, name: str, known: list[Origin], made: Any) -> None:
+        """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too."""
+        if known and not name.endswith("_like"):
+            raise refusal(
+                f"'{name}' reads random numbers that the module draws, others every time; nearest: encode the example "
+                "before the module gets it, states that begin at 0, torch.nn.Dropout of spikes"
+            )
+        for each in tensors_in(made):
+            if each.numel() > 1 and (each != each.flatten()[0]).any():  # else it was multiplied by 0
+                self._drawn.add(id(each))
+                self._held.append(each)
 
     def _voted(self, by: str, args: Any, kwargs: Any, known: list[Origin]) -> FunctionResult | None:
         """The mean or sum of adjacent outputs of a layer, which lie along an axis of their own."""
@@ -305,6 +331,18 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if min(shape[-2:]) < 2 or shape[-2] * each != neurons or max(map(votes_in, known)) > 1:
             return None
         return FunctionResult(by=VOTE, of=tuple(known), divisor=1 / each if by == "sum" else 1.0, votes=each)
+
+    def _mean_of_planes(self, by: str, args: Any, kwargs: Any, made: Any) -> Pooled | None:
+        """The mean of every plane of spikes, written as such."""
+        of = self.origin(args[0]) if by in ("mean", "adaptive_avg_pool3d") else None
+        layers = {name for name, spikes in sources_in(of) if spikes}
+        every = [self.seen.layers[name].outputs[0] for name in layers] or [each.tensor for each in made_in([of])]
+        sent = every[0] if every else None
+        if of is None or sent is None or sent.ndim < 4 or isinstance(of, Pooled) or self._is_cut(args, made):
+            return None
+        planes = Planes(channels=sent.shape[-3], height=sent.shape[-2], width=sent.shape[-1])
+        whole = Pool(kind="average", window=Window.whole(planes))
+        return Pooled(of=of, planes=planes, pool=whole) if is_mean_of(planes, by, made, *args, **kwargs) else None
 
     def _biased(self, known: list[Origin]) -> Product | None:
         """A product to which a bias is added by hand."""
@@ -334,9 +372,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if chosen and (not isinstance(part, torch.Tensor) or not part.ndim):
             found = self._element_by_element("where", (index, part, before), {}, into)
             return self.mark(into, found.hold(into) if found else self._unread("__setitem__", held))
-        if isinstance(origin, (Made, LayerOutput)) and not isinstance(held, Made):
-            others = held.of if isinstance(held, FunctionResult) and held.by == "stack" else ()
-            return self.mark(into, FunctionResult(by="stack", of=(*others, origin)))
+        if isinstance(origin, (Made, LayerOutput, Product, *THROUGH)) and not isinstance(held, Made):
+            others = list(held.of) if isinstance(held, FunctionResult) and held.by == "stack" else []
+            at, count = self._entry(into[index], into, last=True) or (len(others), len(others) + 1)
+            others += [None] * (count - len(others))  # which are not there yet
+            others[at] = replace(origin, call=at) if isinstance(origin, Product) else origin
+            return self.mark(into, FunctionResult(by="stack", of=tuple(others)))
         if held is not None and not isinstance(held, FunctionResult):
             self.mark(into, self._unread("__setitem__", held))
 
@@ -348,8 +389,14 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
         """The same values, or a timestep or a share of the columns of them."""
         for part in tensors_in(made):
-            if isinstance(of, Parameter) and part.numel() < whole.numel():
-                self.mark(part, self._unread(f"part of {of.name}", of))
+            if isinstance(of, (Parameter, Part)) and part.numel() < whole.numel():
+                masked = isinstance(of, Parameter) and of.masked
+                row = None if masked else _row_of(part, self.parameters[of.name])
+                unread = f"part of {of.name}"
+                self.mark(part, self._unread(unread, of) if row is None else Part(name=of.name, row=row))
+                continue
+            if isinstance(of, Parameter) and whole.ndim > 1 < len(whole) and part.numel() > whole.numel():
+                self.mark(part, self._unread(f"copies of {of.name}", of))
                 continue
             taken: Origin = of
             entry = None
@@ -364,7 +411,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if isinstance(of, Input):
                 entry = self._entry(part, self.example)
                 taken = Input(entry=entry) if entry else of
-            elif is_in_time(of) and (entry := self._entry(part, whole)):
+            elif is_in_time(of) and (entry := self._entry(part, whole, last=over_time)):
                 taken = timestep_of(of, *entry)
             elif isinstance(of, Currents) and part.shape[:-1] == whole.shape[:-1]:
                 gates, left = divmod(whole.shape[-1], part.shape[-1] or 1)
@@ -374,13 +421,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
 
-    def _entry(self, part: torch.Tensor, whole: torch.Tensor | None) -> tuple[int, int] | None:
-        """Which entry of the first or second axis of a tensor a view of it is, and of how many."""
+    def _entry(self, part: torch.Tensor, whole: torch.Tensor | None, last: bool = False) -> tuple[int, int] | None:
+        """Which entry of the first or second axis of a tensor, or of the last, a view of it is, and of how many."""
         if whole is None or part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
             return None
         offset = part.storage_offset() - whole.storage_offset()
-        for count, stride in zip(whole.shape[:2], whole.stride()[:2], strict=True):
-            if part.numel() * count == whole.numel() and offset % stride == 0 and offset // stride < count:
+        for axis in (0, 1, whole.ndim - 1)[: 3 if last and whole.ndim > 2 else 2]:
+            count, stride = whole.shape[axis], whole.stride(axis)
+            # an axis of one entry may be that of the channels
+            taken = part.numel() * count == whole.numel() if count > 1 else part.shape == whole.select(axis, 0).shape
+            if taken and offset % stride == 0 and offset // stride < count:
                 return offset // stride, count
         return None
 
@@ -404,18 +454,22 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         return Scaled(by=by, of=(of,), divisor=divisor, factor=number if by in MASKS else 1 / number)
 
-    def _joined(self, args: Any, kwargs: Any) -> Joined | None:
+    def _joined(self, args: Any, kwargs: Any) -> Origin | None:
         """Tensors side by side along their last axis, that of neurons."""
         tensors, axis = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         if axis not in (-1, tensors[0].ndim - 1):
             return None
+        tensors = [each for each in tensors if each.numel()]  # padding may be none
+        if len(tensors) == 1:
+            return self.origin(tensors[0])
         return Joined(parts=tuple(map(self.origin, tensors)), widths=tuple(each.shape[-1] for each in tensors))
 
     def _in_time(self, args: Any, kwargs: Any) -> Origin | None:
         """The timesteps of one product or pool, one after another, or of what layers and equations sent."""
         every, axis = [*map(self.origin, args[0])], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         only, *others = dict.fromkeys(every)
-        if not others and axis == 0 and isinstance(only, (Product, Pooled, Input, LayerOutput)):
+        first = axis == 0 or (axis == 1 and isinstance(only, Input))
+        if not others and first and isinstance(only, (Product, Pooled, Input, LayerOutput)):
             whole: Origin = of_all(only, lambda layer: self.seen.layers[layer].in_time)
             return whole
         sent = [each for each in every if isinstance(each, (Made, LayerOutput))]
@@ -452,6 +506,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         self._name(args)
         cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
+        if not cut and found.op in (ADD, SUBTRACT) and (step := written_step(found, self._steps)) is not None:
+            return self._made(name, "spike", self._just_below(step[0]) if step[1].at else step[0], step=step[1])
         return make("detach", found) if cut else found
 
     def _together(self, sign: str, made: Any, read: Any, left: int = FAR) -> Made | None:
@@ -489,7 +545,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(origin, Made):
             whole = origin.tensor is None or arg.numel() >= origin.tensor.numel()
             return origin if whole else None
-        if isinstance(origin, (Product, Gate, Parameter)) or (isinstance(origin, Currents) and feeds_of(origin)):
+        if isinstance(origin, (Product, Gate, Parameter, Part)) or (isinstance(origin, Currents) and feeds_of(origin)):
             return Read(of=origin, tensor=arg)
         return constant_of(arg) if origin is None and not self._learns(arg) else None
 
@@ -663,7 +719,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._with_gradients(f"{where} pools", given)
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None
-        if isinstance(of, Pooled) or (convolution and convolution.after):
+        again = isinstance(of, Pooled) or (convolution and convolution.after)
+        if again and pool == Pool(kind="average", window=Window(kernel=(1, 1))):  # which leaves all as it is
+            return of
+        if again:
             raise refusal(f"{where} pools what another pool made; nearest: one pool over the windows of both")
         if not isinstance(of, Product):
             return Pooled(of=of, planes=planes, pool=pool)
@@ -738,6 +797,16 @@ def _first_column(part: torch.Tensor, whole: torch.Tensor) -> int | None:
     return int(part.storage_offset() - whole.storage_offset()) // int(whole.stride(-1))
 
 
+def _row_of(part: torch.Tensor, held: torch.Tensor) -> int | None:
+    """Which of the rows of a parameter, each as long as this, a number of it is, or are adjacent ones."""
+    if part.ndim > 1 or not (part.is_contiguous() and held.is_contiguous()) or not part.numel():
+        return None
+    if part.untyped_storage().data_ptr() != held.untyped_storage().data_ptr() or held.numel() % part.numel():
+        return None
+    row, left = divmod(int(part.storage_offset() - held.storage_offset()), part.numel())
+    return None if left else row
+
+
 def _is_cut_out(part: torch.Tensor, whole: torch.Tensor) -> bool:
     """Whether some of an axis is left out, and more than one entry of it is left."""
     longer = all(left > 1 or had == 1 for left, had in zip(part.shape, whole.shape, strict=False))
@@ -753,16 +822,22 @@ def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, b
     """A product of all that is given, which of pooled planes is a convolution with one position."""
     of, dropout = undropped(of)
     plain = Product(of=of, inputs=given.shape[-1], weight=weight, bias=bias, transposed=transposed, dropout=dropout)
+    return over_pooled(plain, values.numel() // plain.inputs)
+
+
+def over_pooled(product: Product, outputs: int) -> Product:
+    """One that reads pooled planes as the convolution, with one position, that it is."""
+    of = product.of
     if not isinstance(of, Pooled):
-        return plain
+        return product
     pooled = of.pool.over(of.planes)
-    if pooled.neurons != plain.inputs:
+    if pooled.neurons != product.inputs:
         raise refusal(
-            f"'{weight}' is multiplied by {plain.inputs} of {pooled.neurons} pooled values; nearest: flatten them all"
+            f"'{product.weight}' is multiplied by {product.inputs} of {pooled.neurons} pooled values; nearest: flatten "
+            "them all"
         )
-    outputs = values.numel() // plain.inputs
     convolution = Convolution(planes=of.planes, window=Window.whole(pooled), channels=outputs, before=of.pool)
-    return replace(plain, of=of.of, convolution=convolution)
+    return replace(product, of=of.of, convolution=convolution)
 
 
 def dropped(of: Origin, share: float, per: str, leaves_out: str) -> Origin:

@@ -487,6 +487,8 @@ def _describe(origin: Origin | None) -> str:
         return "a tensor that comes from nothing that is known"
     if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
         return f"{_describe(origin.of[-1])}, in every timestep"
+    while isinstance(origin, FunctionResult) and (of := [each for each in origin.of if _is_unread(each)]):
+        origin = of[0]  # the first that is not read, of which the others are
     if isinstance(origin, (FunctionResult, Made)):
         return f"what '{origin.by}' made"
     if isinstance(origin, Gate):
@@ -504,6 +506,10 @@ def _describe(origin: Origin | None) -> str:
     if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
     return f"'{origin.name}' itself" if isinstance(origin, Parameter) else "the input itself"
+
+
+def _is_unread(origin: Origin | None) -> bool:
+    return isinstance(origin, FunctionResult) and origin.by != "stack" and bool(origin.of)
 
 
 def functions_in(origin: Origin | None) -> set[str]:
@@ -549,17 +555,22 @@ def _parameters_of(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
     of_norm = [f"{norm}.{name}" for norm in norms for name, _ in module.get_submodule(norm).named_parameters()]
     names = [name for each in (*layer.feeds, *layer.own) for name in (each.product.weight, each.product.positions)]
     names += [*layer.biases, layer.recurrent_bias, *of_norm]
-    return [*filter(None, dict.fromkeys([*names, *(of for of, _ in constants_of("", layer))]))]
+    return [*filter(None, dict.fromkeys([*names, *(of for of, *_ in constants_of("", layer))]))]
 
 
-def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
-    """(parameter of the module, array here) of the constants that a layer's neurons learn."""
+def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str, tuple[int, int] | None]]:
+    """(parameter of the module, array here, which row of the parameter and how long one is, None for all of it) of the
+    constants that a layer's neurons learn."""
     prefix, reading = f"{layer.calls.name}." if layer.calls.name else "", layer.calls.reading
-    learned = [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in reading.learned.items()]
+    learned: list[tuple[str, str, tuple[int, int] | None]]
+    learned = [(f"{prefix}{of}", f"c.{name}.{constant}", None) for constant, of in reading.learned.items()]
     if not (written := reading.written):
         return learned
-    arrays = {row: f"c.{name}.{row}" if row in written.shared else f"{row}.{name}" for row in written.rows}
-    return learned + [(of, arrays[row]) for row, (of, _) in written.rows.items() if of]
+    arrays = {each: f"c.{name}.{each}" if each in written.shared else f"{each}.{name}" for each in written.rows}
+    for each, (of, values, row) in written.rows.items():
+        if of:
+            learned.append((of, arrays[each], None if row is None else (row, values.size)))
+    return learned
 
 
 def number_of_biases(layer: TorchLayer) -> int:

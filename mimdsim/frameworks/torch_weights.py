@@ -65,6 +65,7 @@ def weights_of(
     for name, layer in named(layers):
         before = np.sum([held[bias] for bias in layer.biases], axis=0) if layer.norm else 0.0
         feeds = feeds_by_array(layers, name, layer)
+        parts = {array: part[1] for _, array, part in constants_of(name, layer) if part}
         for of, array, turned, rows, link in _links_of(layers, name, layer):
             values, role, norm = held[of], array.partition(".")[0], without_place(link)
             if array in pruned and (found := zeros.get(of, np.count_nonzero(values == 0))):
@@ -78,6 +79,8 @@ def weights_of(
                 values = delay_of(layer.delays.ages, values)
             elif rows is None:
                 values = values.reshape(1, -1)
+            elif array in parts:
+                values = values.reshape(-1, parts[array])[slice(*rows)]
             elif values.ndim > 1:
                 values = values.reshape(len(values), -1)
                 values = (values.T if turned else values)[slice(*rows)]
@@ -116,7 +119,7 @@ def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     plain = {array: np.full(shape, value) for of, (array, value) in held.items() if of not in layer.of_norm}
     if not written:
         return plain
-    made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
+    made = {f"{row}.{name}": values for row, (of, values, _) in written.rows.items() if not of}
     if written.own and bool(layer.biases or layer.shifts) != bool(layer.recurrent_bias):
         columns = layer.calls.neurons * written.model(name).gates
         made[f"b.{name}" if layer.recurrent_bias else f"rb.{name}"] = np.zeros((1, columns))
@@ -156,7 +159,8 @@ def _links_of(
         yield positions, f"delay.{name}", True, whole, positions.rpartition(".")[0]
     if layer.recurrent_bias:
         yield layer.recurrent_bias, f"rb.{name}", False, whole, ""
-    yield from ((of, array, False, None, "") for of, array in constants_of(name, layer))
+    for of, array, part in constants_of(name, layer):
+        yield of, array, False, (part[0], part[0] + 1) if part else None, ""
     for number, norm in enumerate(layer.norms):
         shares = {"weight": "gain", "bias": "b", "running_mean": "mean", "running_var": "variance"}
         for of, array in shares.items():
@@ -280,7 +284,9 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
             trained = weights[public_name(array)][index_in(link)]
             values = torch.as_tensor(_unfolded(module, trained, array, names, without_place(link)))
             target = held[name]
-            if sum(one == name for one, *_ in names) > 1:  # several arrays, or parts of one, lie in it
+            if not turned and values.ndim == 2 and len(values) == 1 and target.is_contiguous():  # it may be a part
+                target = target.view(-1, values.shape[1])[row : row + 1]
+            elif sum(one == name for one, *_ in names) > 1:  # several arrays, or parts of one, lie in it
                 target = (target.T if turned else target)[row : row + len(values)]
             elif turned and min(values.shape) > 1:  # else the order of numbers is the same
                 values = values.T

@@ -8,7 +8,6 @@ in which all that it is made of is there. What is read across timesteps is a sta
 from __future__ import annotations
 
 import keyword
-import operator
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, constant_of
+from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, VALUES, constant_of
 from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import (
     Currents,
@@ -28,6 +27,7 @@ from mimdsim.frameworks.origins import (
     Made,
     Origin,
     Parameter,
+    Part,
     Pooled,
     Product,
     Read,
@@ -107,7 +107,7 @@ class Place:
 
 
 def is_current(operand: Any) -> bool:
-    return isinstance(operand, Read) and not isinstance(operand.of, Parameter)
+    return isinstance(operand, Read) and not isinstance(operand.of, (Parameter, Part))
 
 
 def core_of(read: Read) -> Currents:
@@ -160,7 +160,7 @@ def _alike(one: Operand, other: Operand) -> bool:
 
 def signature_of(read: Read) -> Any:
     """The weights that a current is made with, and which share of it this is; of a parameter its name."""
-    if isinstance(read.of, Parameter):
+    if isinstance(read.of, (Parameter, Part)):
         return read.of
     gate = (read.of.index, read.of.gates) if isinstance(read.of, Gate) else (0, 1)
     return tuple(sorted({feed.product.weight for feed in feeds_of(core_of(read))})), gate
@@ -169,19 +169,20 @@ def signature_of(read: Read) -> Any:
 @dataclass(frozen=True, kw_only=True)
 class Written:
     """The neurons of a layer that are written out. texts: their equations; rows: by learned name, the module's
-    parameter, '' for constants that differ from neuron to neuron, and values [1, neurons], or [1, 1]; own: of cells
+    parameter, '' for constants that differ from neuron to neuron, values [1, neurons], or [1, 1], and which row of the
+    parameter they are, None for all of it; own: of cells
     with sums over their own outputs apart, what makes them; first: the timestep before which they send 0.
     """
 
     texts: tuple[str, ...]
-    rows: dict[str, tuple[str, np.ndarray]]
+    rows: dict[str, tuple[str, np.ndarray, int | None]]
     own: Currents | None
     first: int
 
     @property
     def shared(self) -> list[str]:
         """Learned names that are one number for the layer."""
-        return [row for row, (of, values) in self.rows.items() if of and values.size == 1]
+        return [row for row, (of, values, _) in self.rows.items() if of and values.size == 1]
 
     def model(self, name: str) -> CellModel:
         return cell_from_equations(name, self.texts, {}, dict.fromkeys(self.rows, 0.0), self.shared)
@@ -316,6 +317,18 @@ class LayerTimes:
             raise refusal(f"{self.where}: its outputs are made before what they are made of")
         return [int(each) for each in found]
 
+    def late(self, classes: Classes, times: list[int]) -> list[int]:
+        """When the latest of every class is made, as late as can be, where the last output is made as in `times`: what
+        the first timestep makes of numbers that states begin with is made in it, not before it."""
+        found, before = [times[0], *[self.timesteps] * (len(times) - 1)], list[int]()
+        while found != before:
+            before = list(found)
+            for kind, made in enumerate(classes.latest):
+                for arg in made.args:
+                    if isinstance(arg, Made) and (place := classes.places.get(arg)) and place.kind:
+                        found[place.kind] = min(found[place.kind], found[kind] + place.age)
+        return found
+
 
 def _fits(args: tuple[Operand, ...], others: tuple[Operand, ...]) -> int:
     """How many operands of one operation, and of what is one itself, are made as those of another."""
@@ -421,7 +434,7 @@ class EquationWriter:
         """The equations of these classes, into which those of others are put; of all where none are given."""
         self._named = named
         self._taken = {*FUNCTIONS, "t", OUTPUT}
-        self.rows: dict[str, tuple[str, np.ndarray]] = {}
+        self.rows: dict[str, tuple[str, np.ndarray, int | None]] = {}
         self._row_names: dict[Any, str] = {}
         self.names: dict[int, str] = {0: OUTPUT}
         for kind in sorted(named):
@@ -492,7 +505,7 @@ class EquationWriter:
                 return self._made(arg, lambda each: self._operand(each, kind, lag))
             place = self.classes.places[arg]
             return self._value(place.kind, lag + self.kinds[kind] - self.kinds[place.kind] + place.age)
-        if not isinstance(arg, Read) or isinstance(arg.of, Parameter):
+        if not isinstance(arg, Read) or isinstance(arg.of, (Parameter, Part)):
             return self._row(arg), 3
         gate = arg.of if isinstance(arg.of, Gate) else None
         number = str(gate.index + 1) if gate else ""
@@ -545,7 +558,7 @@ class EquationWriter:
         """The name of what differs from neuron to neuron; the number of what does not."""
         if isinstance(arg, Read):
             of = arg.of
-            assert isinstance(of, Parameter)
+            assert isinstance(of, (Parameter, Part))
             known, values = of.name, numbers_of(arg.tensor)
             if values.size == 1 and not arg.tensor.requires_grad:
                 return _number(float(constant_of(arg.tensor)))  # type: ignore[arg-type]
@@ -563,14 +576,11 @@ class EquationWriter:
             )
         if key not in self._row_names:
             self._row_names[key] = self._unique(known.rpartition(".")[2] or "constant", row=True)
-            self.rows[self._row_names[key]] = known, values.reshape(1, -1)
+            row = of.row if isinstance(of, Part) else None
+            self.rows[self._row_names[key]] = known, values.reshape(1, -1), row
         return self._row_names[key]
 
 
-VALUES = {
-    ADD: operator.add, SUBTRACT: operator.sub, TIMES: operator.mul, OVER: operator.truediv, "detach": lambda x: x,
-    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "relu": torch.relu, "clamp": torch.clamp,
-}  # fmt: skip
 BINDING = {ADD: 1, SUBTRACT: 1, TIMES: 2, OVER: 2}
 
 

@@ -409,6 +409,21 @@ def hooked_weight() -> Any:
     return net
 
 
+class Copied(nn.Module):  # type: ignore[misc, name-defined]
+    """Gates that share their weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.lif = nn.Parameter(torch.randn(2, zoo.INPUTS)), snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        mem, out = self.lif.reset_mem(), []
+        for step in x:
+            spk, mem = self.lif(step @ self.w.repeat(2, 1).t(), mem)
+            out.append(spk)
+        return torch.stack(out)
+
+
 class PartOfParameter(nn.Module):  # type: ignore[misc, name-defined]
     """A decay of every timestep."""
 
@@ -486,7 +501,7 @@ REFUSED = {
     "'fc2.weight' has a hook on its gradient": lambda: with_hook("fc2.weight", "post_accumulate_grad"),
     "what 'relu' made": lambda: between(torch.relu),
     "'fc2.weight' is multiplied by what 'neg' made; a layer reads": lambda: between(lambda spikes: -spikes),
-    "what 'flatten without gradients' made": lambda: between(
+    "what 'unflatten without gradients' made": lambda: between(
         torch.no_grad()(lambda spikes: spikes.unflatten(1, (2, -1)).flatten(1))
     ),
     "layer 'lif1' computes in torch.bfloat16; nearest: float32, without autocast": lambda: in_autocast(loop()),
@@ -518,7 +533,8 @@ REFUSED = {
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
         nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),
-    "neurons that are written out have no 'part of conduct'": PartOfParameter,
+    "'matmul' multiplies by what 'copies of w' made of 'w'; nearest: identity, abs": Copied,
+    "of other things than a timestep earlier; nearest: a loop that does the same": PartOfParameter,
 }
 
 
@@ -642,6 +658,7 @@ def test_a_trained_network_goes_back_into_its_module() -> None:
         "excitatory and inhibitory",
         "inhibition that is subtracted",
         "input and own spikes in one matrix",
+        "neurons written out: two compartments",
         *(each for each in zoo.ZOO if each.startswith("slices of a layer")),
     ],
 )

@@ -260,6 +260,12 @@ REFUSED = {
     "'half' of it is not read": {"reset": lambda v, z: v - z.half().to(v.dtype)},
     "'setitem' of it is not read": {"reset": lambda v, _: sliced(v)},
     "a hook acts on a gradient (register_hook)": {"reset": hooked},
+    "'add' reads random numbers that the module draws, others every time": {
+        "current": lambda module, step, _: module.fc1(step) + 0.1 * torch.randn(step.shape[0], zoo.HIDDEN)
+    },
+    "'gt' reads random numbers that the module draws, others every time; nearest: encode the example": {
+        "current": lambda module, step, _: module.fc1(step.gt(torch.rand_like(step)).float())
+    },
     "'fc1.weight' is multiplied without gradients (no_grad)": {
         "current": lambda module, step, z: without_gradients(lambda m, s: m.fc1(s))(module, step) + 0 * z
     },

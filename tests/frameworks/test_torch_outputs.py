@@ -159,6 +159,40 @@ def test_currents_that_a_loop_adds_up_are_divided_at_the_end(of: str) -> None:
     assert (training.reading, training.logit_scale) == (reading, pytest.approx(scale))
 
 
+def test_a_linear_read_out_of_a_mean_is_one_where_nobody_fires() -> None:
+    """Its values are those of the bias, whatever timesteps it reads; gradients of surrogates tell."""
+    module, spikes, _ = zoo.example(zoo.ZOO["a linear read-out of mean rates"])
+    with torch.no_grad():
+        for parameter in module.fc1.parameters():
+            parameter.mul_(0.01)
+    with pytest.warns(UserWarning, match="sends no spikes"):
+        training = frameworks.from_torch(module, spikes).training
+    assert (training.reading, training.logit_scale) == ("mean", 1.0)
+
+
+def test_gradients_that_add_up_to_nothing_are_those_of_pytorch() -> None:
+    """Nobody fires, and every class is the label of as many samples: what is left of a bias's gradient is rounding."""
+
+    class Silent(zoo.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc1, self.fc2 = zoo.nn.Linear(zoo.INPUTS, zoo.HIDDEN), zoo.nn.Linear(zoo.HIDDEN, 5, bias=False)
+            self.norm = zoo.nn.BatchNorm1d(5)
+
+        def forward(self, x: Any) -> Any:
+            v, out = torch.zeros(x.shape[1], zoo.HIDDEN, dtype=x.dtype), 0.0
+            for step in x:
+                v = 0.9 * v + self.fc1(step)
+                spikes = zoo.Rectangle.apply(v - 1000.0)
+                v = v * (1 - spikes)
+                out = out + torch.softmax(self.norm(self.fc2(spikes)), 1)
+            return out
+
+    module, spikes, _ = zoo.example(zoo.TorchNetwork(make=Silent, judge=zoo.of_counts))
+    with pytest.warns(UserWarning, match="sends no spikes"):
+        frameworks.from_torch(module, spikes)
+
+
 LEFT_OUT: dict[str, Any] = {
     "a list": lambda out: sum(out[5:]),
     "a list, stacked": lambda out: torch.stack(out[5:]).sum(0),

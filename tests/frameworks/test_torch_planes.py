@@ -150,6 +150,68 @@ def test_an_image_shown_in_every_timestep_is_read() -> None:
     assert (shown.timesteps, shown.layers) == (STEPS, read(Loop(), timesteps=None).layers)
 
 
+@pytest.mark.parametrize("how", ["cast", "unsqueezed in place", "stacked"])
+def test_an_image_of_one_channel_may_be_laid_out_in_any_way(how: str) -> None:
+    """Its axis of one channel is none of time."""
+
+    class Shown(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.fc, self.cell = nn.Conv2d(1, 3, 3), nn.Linear(48, 5), snn.Leaky(beta=0.9)
+
+        def forward(self, x: Any) -> Any:
+            if how == "unsqueezed in place":
+                x = x.clone()
+                x.unsqueeze_(1)
+                x = x.repeat(1, STEPS, 1, 1, 1).transpose(0, 1)
+            elif how == "stacked":
+                x = torch.stack([x] * STEPS, 1).transpose(0, 1)
+            mem, out = self.cell.reset_mem(), []
+            for t in range(STEPS):
+                spk, mem = self.cell(self.conv(x.float() if how == "cast" else x[t]), mem)
+                out.append(self.fc(spk.flatten(1)))
+            return torch.stack(out).mean(0)
+
+    torch.manual_seed(0)
+    shown = read(Shown(), spikes()[0, :, :1], timesteps=None)
+    assert shown.timesteps == STEPS
+    assert shown.layers[0].convolution == Convolution(
+        planes=Planes(channels=1, height=6, width=6), window=window(3), channels=3
+    )
+
+
+@pytest.mark.parametrize("end", [
+    lambda net, x: net.fc(net.pool(x.flatten(0, 1)).view(*x.shape[:2], 3).mean(0)),
+    lambda net, x: net.fc(functional.adaptive_avg_pool3d(x, (None, 1, 1)).flatten(2).sum(0) / STEPS),
+    lambda net, x: net.fc(x.mean((3, 4))).mean(0),
+    lambda net, x: net.fc(x.flatten(3).mean(3).mean(0)),
+])  # fmt: skip
+def test_planes_are_averaged_before_a_linear_read_out(end: Any) -> None:
+    """As SEW and MS ResNets and spiking transformers end."""
+
+    class Ends(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.cell = nn.Conv2d(2, 3, 3), snn.Leaky(beta=0.9)
+            self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(3, 5)
+
+        def forward(self, x: Any) -> Any:
+            mem, out = self.cell.reset_mem(), []
+            for step in x:
+                spk, mem = self.cell(self.conv(step), mem)
+                out.append(spk)
+            return end(self, torch.stack(out))
+
+    torch.manual_seed(0)
+    before = read(Ends(), spikes(), timesteps=None).layers[-1].convolution.before
+    assert (before.kind, before.window.kernel) == ("average", (4, 4))
+
+
+def test_a_pool_of_one_pixel_is_none() -> None:
+    made = first(chain(nn.Conv2d(2, 3, 3), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(2), outputs=12))
+    assert made == first(chain(nn.Conv2d(2, 3, 3), nn.AvgPool2d(2), outputs=12))
+
+
 class WholeSequence(Loop):
     """Products of all timesteps at once, neurons one after another."""
 
@@ -358,7 +420,7 @@ REFUSED = {
         nn.Conv2d(2, 3, 3), snn.Leaky(beta=torch.linspace(0.5, 0.9, 3)[:, None, None], init_hidden=True), leaky(),
         outputs=48,
     ),
-    "'3.weight' is multiplied by what 'div' made; a layer reads spikes of others, side by": block(
+    "'3.weight' is multiplied by what 'add' made; a layer reads spikes of others, side by": block(
         lambda s, x: s / (x + 1)
     ),
     "reads a product that has '1@t' twice; each once can run": block(lambda s, x: x * x),

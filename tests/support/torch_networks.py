@@ -525,10 +525,12 @@ class Lsnn(nn.Module):  # type: ignore[misc]
 
 
 class Srnn(nn.Module):  # type: ignore[misc]
-    """Yin et al. 2021: adaptive and recurrent, with two time constants a neuron that are learned."""
+    """Yin et al. 2021: adaptive and recurrent, with two time constants a neuron that are learned; begins: what is
+    added to thresholds at first, before it decays."""
 
-    def __init__(self) -> None:
+    def __init__(self, begins: float = 0.0) -> None:
         super().__init__()
+        self.begins = begins
         self.i2h, self.h2h, self.h2o = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, CLASSES)
         self.tau_m, self.tau_adp, self.tau_o = (
             nn.Parameter(mean + torch.rand(neurons)) for mean, neurons in ((4, HIDDEN), (20, HIDDEN), (3, CLASSES))
@@ -536,6 +538,7 @@ class Srnn(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         mem, spikes, b = (torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype) for _ in range(3))
+        b = b + self.begins
         read, out = torch.zeros(x.shape[1], CLASSES, dtype=x.dtype), []
         for step in x:
             current = self.i2h(step) + self.h2h(spikes)
@@ -547,6 +550,80 @@ class Srnn(nn.Module):  # type: ignore[misc]
             read = read * decay + (1 - decay) * self.h2o(spikes)
             out.append(read)
         return torch.stack(out)
+
+
+class TwoCompartments(nn.Module):  # type: ignore[misc]
+    """Zhang et al. 2024: a dendrite and a soma, whose constants are the two numbers of one parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.decay = nn.Parameter(torch.tensor([[0.25, 0.5]]))
+
+    def forward(self, x: Any) -> Any:
+        dendrite = soma = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        total: Any = 0.0
+        for step in x:
+            dendrite = dendrite - torch.sigmoid(self.decay[0][0]) * soma + self.fc1(step)
+            soma = soma + torch.sigmoid(self.decay[0][1]) * dendrite
+            spikes = spike_fn(soma - 1.0)
+            dendrite, soma = dendrite - spikes * 0.5, soma - spikes
+            total = total + self.fc2(spikes)
+        return total
+
+
+class ByDetaching(nn.Module):  # type: ignore[misc]
+    """Baronig et al. 2025: the gradient of a step is that of a line whose slope is detached; and straight through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2, self.fc3 = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.a, self.b = (nn.Parameter(torch.rand(HIDDEN)) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        u1, u2, w = (torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype) for _ in range(3))
+        total: Any = 0.0
+        for step in x:
+            u1 = 0.8 * u1 + 0.2 * (5 * self.fc1(step) - w)
+            above = u1 - 1.0
+            hard = torch.heaviside(above, torch.zeros((), dtype=x.dtype)).detach()
+            spikes = hard + (above - above.detach()) * (2.0 / torch.exp(4.0 * above.abs())).detach()
+            u1 = u1 * (1 - spikes.detach())
+            w = 0.9 * w + 0.1 * (self.a * u1 + self.b * spikes)
+            u2 = 0.9 * u2 + self.fc2(spikes)
+            soft = torch.sigmoid(5.0 * (u2 - 1.0))
+            spikes = ((u2 > 1.0).to(x.dtype) - soft).detach() + soft
+            u2 = u2 - spikes.detach()
+            total = total + self.fc3(spikes)
+        return total
+
+
+class TimeLast(nn.Module):  # type: ignore[misc]
+    """Zheng et al. 2021, without its norm: arrays of all timesteps, along their last axis, are filled one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 4, 3)
+        self.pool, self.as_it_is, self.fc = nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(3), nn.Linear(4, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        x = x.permute(1, 2, 3, 4, 0)
+        x = self._sent(self._of_every(self.conv1, x))
+        x = self._sent(self._of_every(self.conv2, self._of_every(self.as_it_is, self._of_every(self.pool, x))))
+        return self.fc(x.permute(4, 0, 1, 2, 3).flatten(3).mean(3).mean(0))
+
+    def _of_every(self, layer: Any, x: Any) -> Any:
+        made = torch.zeros(*layer(x[..., 0]).shape, x.shape[-1], dtype=x.dtype)
+        for t in range(x.shape[-1]):
+            made[..., t] = layer(x[..., t])
+        return made
+
+    def _sent(self, x: Any) -> Any:
+        v, spikes = torch.zeros_like(x[..., 0]), torch.zeros_like(x)
+        for t in range(x.shape[-1]):
+            v = 0.5 * v * (1 - spikes[..., max(t - 1, 0)]) + x[..., t]
+            spikes[..., t] = Rectangle.apply(v)
+        return spikes
 
 
 class Peephole(nn.Module):  # type: ignore[misc]
@@ -1953,6 +2030,14 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "neurons written out: SRNN": TorchNetwork(
         make=Srnn, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.0
+    ),
+    "neurons written out: SRNN, thresholds that begin higher": TorchNetwork(
+        make=lambda: Srnn(0.25), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.0
+    ),
+    "neurons written out: two compartments": TorchNetwork(make=TwoCompartments, loss="", judge=of_counts, scale=2.0),
+    "neurons written out: gradients by detaching": TorchNetwork(make=ByDetaching, loss="", judge=of_counts, scale=3.0),
+    "neurons written out: arrays of all timesteps, time last": TorchNetwork(
+        make=TimeLast, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
     ),
     "cells written out: LSTM with peepholes": TorchNetwork(make=Peephole, loss="", judge=of_counts, scale=2.0),
     "neurons written out: step by step": TorchNetwork(make=StepByStep, loss="", judge=of_counts, single=True),
