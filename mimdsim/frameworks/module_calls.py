@@ -47,15 +47,8 @@ from mimdsim.frameworks.origins import (
     votes_in,
 )
 from mimdsim.frameworks.planes import ROW_NORMS, function_of, options_of
-from mimdsim.frameworks.recording import (
-    FRAMEWORKS,
-    VOTE,
-    NeuronCalls,
-    Recorded,
-    Recorder,
-    dropped,
-    tensors_in,
-)
+from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped
+from mimdsim.frameworks.tensors import tensors_in
 from mimdsim.graph.weight_functions import WeightFunction
 
 # what comes nearest to modules that are no layers here

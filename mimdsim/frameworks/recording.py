@@ -10,7 +10,6 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -59,6 +58,16 @@ from mimdsim.frameworks.origins import (
     votes_in,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, is_mean_of, planes_of, pool_of
+from mimdsim.frameworks.tensors import (
+    entry_of,
+    first_column,
+    is_cut_out,
+    is_number_zero,
+    is_zero,
+    row_of,
+    tensors_in,
+    zeros_at_ends,
+)
 from mimdsim.frameworks.written_equations import made_in
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.sources import COMPLEMENT
@@ -267,7 +276,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name in ADDS and not kwargs:
             others = [arg for arg in args if self.origin(arg) is None]
             apart = self._is_cut(args, made) or any(isinstance(each, (Made, Gate)) for each in known)
-            zero = _is_zero if all(isinstance(each, LayerOutput) for each in known) else _is_number_zero
+            zero = is_zero if all(isinstance(each, LayerOutput) for each in known) else is_number_zero
             if not apart and all(map(zero, others)):
                 parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
                 return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
@@ -296,7 +305,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
             return self.mark(made, found.hold(made))
-        if name == "pad" and (ends := _zeros_at_ends(*args, **kwargs)) and len(known) == 1:
+        if name == "pad" and (ends := zeros_at_ends(*args, **kwargs)) and len(known) == 1:
             return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
         if (pooled := self._mean_of_planes(name, args, kwargs, made)) is not None:
             return self.mark(made, pooled)
@@ -374,7 +383,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(into, found.hold(into) if found else self._unread("__setitem__", held))
         if isinstance(origin, (Made, LayerOutput, Product, *THROUGH)) and not isinstance(held, Made):
             others = list(held.of) if isinstance(held, FunctionResult) and held.by == "stack" else []
-            at, count = self._entry(into[index], into, last=True) or (len(others), len(others) + 1)
+            at, count = entry_of(into[index], into, last=True) or (len(others), len(others) + 1)
             others += [None] * (count - len(others))  # which are not there yet
             others[at] = replace(origin, call=at) if isinstance(origin, Product) else origin
             return self.mark(into, FunctionResult(by="stack", of=tuple(others)))
@@ -391,7 +400,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         for part in tensors_in(made):
             if isinstance(of, (Parameter, Part)) and part.numel() < whole.numel():
                 masked = isinstance(of, Parameter) and of.masked
-                row = None if masked else _row_of(part, self.parameters[of.name])
+                row = None if masked else row_of(part, self.parameters[of.name])
                 unread = f"part of {of.name}"
                 self.mark(part, self._unread(unread, of) if row is None else Part(name=of.name, row=row))
                 continue
@@ -401,38 +410,25 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             taken: Origin = of
             entry = None
             sent = undropped(of)[0]
-            if (_are_spikes(sent) or isinstance(sent, Made)) and (first := _first_column(part, whole)) is not None:
+            if (_are_spikes(sent) or isinstance(sent, Made)) and (first := first_column(part, whole)) is not None:
                 self.mark(part, sliced(of, first, whole.shape[-1]))
                 continue
             over_time = isinstance(of, FunctionResult) or (is_in_time(of) and not isinstance(of, Input))
-            if over_time and _is_cut_out(part, whole):
+            if over_time and is_cut_out(part, whole):
                 self.mark(part, self._unread("a slice", of))
                 continue
             if isinstance(of, Input):
-                entry = self._entry(part, self.example)
+                entry = entry_of(part, self.example)
                 taken = Input(entry=entry) if entry else of
-            elif is_in_time(of) and (entry := self._entry(part, whole, last=over_time)):
+            elif is_in_time(of) and (entry := entry_of(part, whole, last=over_time)):
                 taken = timestep_of(of, *entry)
             elif isinstance(of, Currents) and part.shape[:-1] == whole.shape[:-1]:
                 gates, left = divmod(whole.shape[-1], part.shape[-1] or 1)
-                first = _first_column(part, whole)
+                first = first_column(part, whole)
                 if first is not None and not left and first % part.shape[-1] == 0:
                     taken = Gate(of=of, index=first // part.shape[-1], gates=gates)
             self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
-
-    def _entry(self, part: torch.Tensor, whole: torch.Tensor | None, last: bool = False) -> tuple[int, int] | None:
-        """Which entry of the first or second axis of a tensor, or of the last, a view of it is, and of how many."""
-        if whole is None or part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
-            return None
-        offset = part.storage_offset() - whole.storage_offset()
-        for axis in (0, 1, whole.ndim - 1)[: 3 if last and whole.ndim > 2 else 2]:
-            count, stride = whole.shape[axis], whole.stride(axis)
-            # an axis of one entry may be that of the channels
-            taken = part.numel() * count == whole.numel() if count > 1 else part.shape == whole.select(axis, 0).shape
-            if taken and offset % stride == 0 and offset // stride < count:
-                return offset // stride, count
-        return None
 
     def _combined(self, name: str, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
         """The product of spikes, or 1 - spikes."""
@@ -772,50 +768,8 @@ def _check_tied(module: torch.nn.Module) -> None:
                 raise refusal(f"'{path}.{role}' is '{name}' as well; nearest: weights of its own for each layer")
 
 
-def _zeros_at_ends(
-    _: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None
-) -> tuple[int, int] | None:
-    """How many zeros torch.nn.functional.pad adds before and after the last axis, if it does nothing else."""
-    return (pad[0], pad[1]) if mode == "constant" and not value and not any(pad[2:]) and min(pad[:2]) >= 0 else None
-
-
 def _is_plain_softplus(beta: float = 1.0, threshold: float = 20.0) -> bool:
     return (beta, threshold) == (1, 20)
-
-
-def _is_number_zero(other: Any) -> bool:
-    return isinstance(other, (int, float)) and other == 0
-
-
-def _first_column(part: torch.Tensor, whole: torch.Tensor) -> int | None:
-    """With which entry of the last axis a view of adjacent ones begins; None of others, and of all."""
-    same = part.ndim == whole.ndim and part.shape[:-1] == whole.shape[:-1] and part.stride() == whole.stride()
-    if not same or not 0 < part.shape[-1] < whole.shape[-1] or not whole.stride(-1):
-        return None
-    if part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
-        return None
-    return int(part.storage_offset() - whole.storage_offset()) // int(whole.stride(-1))
-
-
-def _row_of(part: torch.Tensor, held: torch.Tensor) -> int | None:
-    """Which of the rows of a parameter, each as long as this, a number of it is, or are adjacent ones."""
-    if part.ndim > 1 or not (part.is_contiguous() and held.is_contiguous()) or not part.numel():
-        return None
-    if part.untyped_storage().data_ptr() != held.untyped_storage().data_ptr() or held.numel() % part.numel():
-        return None
-    row, left = divmod(int(part.storage_offset() - held.storage_offset()), part.numel())
-    return None if left else row
-
-
-def _is_cut_out(part: torch.Tensor, whole: torch.Tensor) -> bool:
-    """Whether some of an axis is left out, and more than one entry of it is left."""
-    longer = all(left > 1 or had == 1 for left, had in zip(part.shape, whole.shape, strict=False))
-    return part.ndim == whole.ndim and part.numel() < whole.numel() and longer
-
-
-def _is_zero(other: Any) -> bool:
-    """A number, or spikes before there are any."""
-    return isinstance(other, (int, float, torch.Tensor)) and not torch.as_tensor(other).any()
 
 
 def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:
@@ -857,12 +811,3 @@ def _are_spikes(origin: Origin | None) -> bool:
         stacked = not isinstance(origin, FunctionResult) or origin.by == "stack"
         return stacked and all(map(_are_spikes, parts_of(origin)))
     return isinstance(origin, Input) or (isinstance(origin, LayerOutput) and origin.spikes)
-
-
-def tensors_in(given: Any) -> Iterator[torch.Tensor]:
-    """All tensors in nested tuples, lists and dicts, in order."""
-    if isinstance(given, torch.Tensor):
-        yield given
-    elif isinstance(given, (dict, list, tuple)):
-        for value in given.values() if isinstance(given, dict) else given:
-            yield from tensors_in(value)

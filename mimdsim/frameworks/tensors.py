@@ -1,0 +1,73 @@
+"""Tensors, and which part of another one a tensor is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+
+def tensors_in(given: Any) -> Iterator[torch.Tensor]:
+    """All tensors in nested tuples, lists and dicts, in order."""
+    if isinstance(given, torch.Tensor):
+        yield given
+    elif isinstance(given, (dict, list, tuple)):
+        for value in given.values() if isinstance(given, dict) else given:
+            yield from tensors_in(value)
+
+
+def entry_of(part: torch.Tensor, whole: torch.Tensor | None, last: bool = False) -> tuple[int, int] | None:
+    """Which entry of the first or second axis of a tensor, or of the last, a view of it is, and of how many."""
+    if whole is None or part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
+        return None
+    offset = part.storage_offset() - whole.storage_offset()
+    for axis in (0, 1, whole.ndim - 1)[: 3 if last and whole.ndim > 2 else 2]:
+        count, stride = whole.shape[axis], whole.stride(axis)
+        # an axis of one entry may be that of the channels
+        taken = part.numel() * count == whole.numel() if count > 1 else part.shape == whole.select(axis, 0).shape
+        if taken and offset % stride == 0 and offset // stride < count:
+            return offset // stride, count
+    return None
+
+
+def first_column(part: torch.Tensor, whole: torch.Tensor) -> int | None:
+    """With which entry of the last axis a view of adjacent ones begins; None of others, and of all."""
+    same = part.ndim == whole.ndim and part.shape[:-1] == whole.shape[:-1] and part.stride() == whole.stride()
+    if not same or not 0 < part.shape[-1] < whole.shape[-1] or not whole.stride(-1):
+        return None
+    if part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
+        return None
+    return int(part.storage_offset() - whole.storage_offset()) // int(whole.stride(-1))
+
+
+def row_of(part: torch.Tensor, held: torch.Tensor) -> int | None:
+    """Which of the rows of a parameter, each as long as this, a number of it is, or are adjacent ones."""
+    if part.ndim > 1 or not (part.is_contiguous() and held.is_contiguous()) or not part.numel():
+        return None
+    if part.untyped_storage().data_ptr() != held.untyped_storage().data_ptr() or held.numel() % part.numel():
+        return None
+    row, left = divmod(int(part.storage_offset() - held.storage_offset()), part.numel())
+    return None if left else row
+
+
+def is_cut_out(part: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether some of an axis is left out, and more than one entry of it is left."""
+    longer = all(left > 1 or had == 1 for left, had in zip(part.shape, whole.shape, strict=False))
+    return part.ndim == whole.ndim and part.numel() < whole.numel() and longer
+
+
+def zeros_at_ends(
+    _: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> tuple[int, int] | None:
+    """How many zeros torch.nn.functional.pad adds before and after the last axis, if it does nothing else."""
+    return (pad[0], pad[1]) if mode == "constant" and not value and not any(pad[2:]) and min(pad[:2]) >= 0 else None
+
+
+def is_zero(other: Any) -> bool:
+    """A number, or spikes before there are any."""
+    return isinstance(other, (int, float, torch.Tensor)) and not torch.as_tensor(other).any()
+
+
+def is_number_zero(other: Any) -> bool:
+    return isinstance(other, (int, float)) and other == 0
