@@ -88,6 +88,8 @@ def terms_of_sums(graph: Graph) -> dict[str, str]:
             found |= dict.fromkeys(op.outputs, op.inputs[0])
         if op.kind == "constant_gradient":  # of gradients of coefficients, summed over the neurons
             found[op.outputs[0]] = op.inputs[1]
+        if op.kind == "weight_function_gradient" and op.inputs[0] in found:  # times at most about 1, element by element
+            found[op.outputs[0]] = found[op.inputs[0]]
         if op.kind == "batch_norm_input_gradient":
             before[op.outputs[0]] = op.inputs[0]
         if op.kind != "scan":
