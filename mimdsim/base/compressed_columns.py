@@ -79,10 +79,15 @@ def take_rows(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.broadcast_to(column[:1], int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows))
 
 
+def ascends(column: np.ndarray) -> bool:
+    """Whether every number is larger than the one before it."""
+    return bool((column[1:] > column[:-1]).all())
+
+
 def distinct(column: np.ndarray) -> np.ndarray:
     """Whole numbers, each once, ascending. As `np.unique` without what else that gives, which since numpy 2.3 takes a
     hash table and up to thirty times as long as this."""
-    if column.ndim == 1 and (column[1:] > column[:-1]).all():
+    if column.ndim == 1 and ascends(column):
         return column.copy()
     ordered = np.sort(column, axis=None)
     return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]

@@ -25,7 +25,7 @@ RELATIONS = {">": gt, ">=": ge, "<": lt, "<=": le, "==": eq, "!=": ne}
 COMPARES = {"gt": ">", "greater": ">", "ge": ">=", "greater_equal": ">=", "lt": "<", "less": "<", "le": "<=",
             "less_equal": "<=", "eq": "==", "ne": "!="}  # fmt: skip
 NEAR = 4  # operations from a step whose gradient is written to what is detached of it
-FAR = 12  # and to all that it is made of
+FAR = 12  # operations back to all that a value is made of: such a step, or currents that are added to states
 CLAMPS = {"clamp": (None, None), "clip": (None, None), "hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}
 VALUES: dict[str, Callable[..., torch.Tensor]] = {
     ADD: add, SUBTRACT: sub, TIMES: mul, OVER: truediv, "detach": torch.Tensor.detach,

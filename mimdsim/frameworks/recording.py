@@ -18,7 +18,17 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mimdsim.frameworks.arithmetic import ADD, BINARY, SUBTRACT, TIMES, arithmetic, constant_of, step_of, written_step
+from mimdsim.frameworks.arithmetic import (
+    ADD,
+    BINARY,
+    FAR,
+    SUBTRACT,
+    TIMES,
+    arithmetic,
+    constant_of,
+    step_of,
+    written_step,
+)
 from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.neurons import Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import (
@@ -94,7 +104,6 @@ ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
 JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
-FAR = 12  # operations between spikes, or currents that are added up, and the states that they come of, or go to
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
 DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
 _F = torch.nn.functional

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mimdsim.base.compressed_columns import distinct, wide
+from mimdsim.base.compressed_columns import ascends, distinct, wide
 from mimdsim.base.shown import Shown
 from mimdsim.numerics.columns import boxes as numerics
 
@@ -36,10 +36,6 @@ def repeat_each(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(which, number): every entry as often as counted, and how often it was there before."""
     which = np.repeat(np.arange(len(counts)), counts)
     return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-
-
-def _ascend(tiles: np.ndarray) -> bool:
-    return bool((tiles[1:] > tiles[:-1]).all())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -230,7 +226,7 @@ class TileMapping(Shown):
         """(tiles, bytes) of a mapping without bands, `each` bytes for an index; tiles ascend."""
         if self.is_replicated:
             return self.tiles, np.full(len(self.tiles), each)
-        if _ascend(self.tiles):
+        if ascends(self.tiles):
             return self.tiles, (self.stops - self.starts) * each
         tiles, which = np.unique(self.tiles, return_inverse=True)
         held = np.zeros(len(tiles), np.int64)
