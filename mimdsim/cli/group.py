@@ -8,6 +8,7 @@ import gc
 import io
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -32,14 +33,14 @@ class Commands(click.Group):
             say("mimdsim: runs on Linux; on Windows, use it in WSL", err=True)
             sys.exit(2)
         _open_streams()
-        os.environ["MPLBACKEND"] = "agg"  # figures go to files; notebooks name one that this Python may not have
         gc.set_threshold(FEW_COLLECTIONS)
         watch_memory()
         atexit.register(gc.freeze)  # at its end Python would look once more, through all that it then gives up
         try:
             if not _has_working_folder():
                 raise MimdsimError("the working folder is gone; change to one that is there")
-            return super().main(*arguments, **options)
+            with _environment():
+                return super().main(*arguments, **options)
         except (MimdsimError, OSError) as problem:
             if not isinstance(problem, MimdsimError) and not of_the_machine(problem):
                 raise
@@ -74,6 +75,22 @@ class Commands(click.Group):
                 context.exit(2)
             say(f"mimdsim: {internal_error_text(failure)}", err=True)
             context.exit(OUR_FAILURE)
+
+
+@contextlib.contextmanager
+def _environment() -> Iterator[None]:
+    """What a command and the processes that it starts find in the environment; a caller in this process has its own
+    again afterwards."""
+    before = dict(os.environ)
+    os.environ["MPLBACKEND"] = "agg"  # figures go to files; notebooks name one that this Python may not have
+    try:
+        yield
+    finally:
+        for name in {**before, **os.environ}:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
 
 
 def _open_streams() -> None:

@@ -330,11 +330,20 @@ def test_kernels_that_can_be_kept_nowhere_are_said(tmp_path: Path) -> None:
             "main(['check', 'digits', 'tiny'])",
             r"mimdsim: numba refuses the environment \(.* must be > 0\.\); correct or unset .*NUMBA_NUM_THREADS\n",
         ),
-        ({"MPLBACKEND": "broken"}, "main(['list'], standalone_mode=False); import mimdsim.report.style", ""),
+        (
+            {"MPLBACKEND": "broken"},  # and is the caller's again after the command
+            "main(['report', PROFILE, '--out', FOLDER], standalone_mode=False); assert environ == before",
+            "",
+        ),
     ],
 )
-def test_an_environment_that_other_packages_refuse(variable: dict[str, str], commands: str, said: str) -> None:
-    script = f"from mimdsim.cli import main; {commands}"
+def test_an_environment_that_other_packages_refuse(
+    variable: dict[str, str], commands: str, said: str, tmp_path: Path
+) -> None:
+    profile = ROOT / "tests" / "golden" / "data" / "0.1.0" / "run" / "profile.json"
+    before = "from os import environ; before = dict(environ)"
+    given = f"PROFILE, FOLDER = {str(profile)!r}, {str(tmp_path)!r}; {before}"
+    script = f"from mimdsim.cli import main; {given}; {commands}"
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | variable
     )
