@@ -39,7 +39,7 @@ from mimdsim.checking.program import memory_finding, rules_finding, with_missing
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.execution.execute import HALF_BYTES, Observer, halves_of
-from mimdsim.execution.scratch import KINDS, undefine
+from mimdsim.execution.scratch import KINDS, Poison, undefine
 from mimdsim.execution.strict import Doubts
 from mimdsim.machine import Given, MimdMachine, changed_machine, tiled_machine
 from mimdsim.pipeline import detail_of, memory_profile
@@ -221,10 +221,7 @@ def _values(
                 text = f"{wrong} ({said}): {READS_EARLIER if alike else OF_ITS_OWN}"
                 return [Finding(name="again", passed=False, text=text)], activity
             if strict:
-                alone = Executor(program, rounded=True)
-                alone.write(values)
-                doubts.add(execute_strictly(alone, poison=KINDS[number % len(KINDS)]))
-                left = {name: alone.read(name) for name in program.outputs}
+                left = _vertex_by_vertex(program, values, KINDS[number % len(KINDS)], doubts)
                 if wrong := first_wrong(program, left, wanted, tolerance, "the reference gives", floor):
                     text = f"vertex by vertex, {wrong} ({said})"
                     return [Finding(name="strict", passed=False, text=text)], activity
@@ -238,15 +235,29 @@ def _values(
     if given and len(drawn) > 1 and all(_same(drawn[0], other) for other in drawn[1:]):
         said += "; inputs(rng) gives the same every time: draw from rng"
     findings = [Finding(name="values", passed=True, text=f"{', '.join(program.outputs)}: {said}")]
-    findings.append(Finding(name="again", passed=True, text="consecutive runs on the same memory give the same"))
-    findings += operands.findings()
+    return [*findings, *_passed(operands, doubts, strict=strict)], activity
+
+
+def _vertex_by_vertex(
+    program: Program, values: dict[str, np.ndarray], poison: Poison, doubts: Doubts
+) -> dict[str, np.ndarray]:
+    """The outputs of a strict run; adds what is doubtful of its costs."""
+    alone = Executor(program, rounded=True)
+    alone.write(values)
+    doubts.add(execute_strictly(alone, poison=poison))
+    return {name: alone.read(name) for name in program.outputs}
+
+
+def _passed(operands: Operands, doubts: Doubts, *, strict: bool) -> Iterator[Finding]:
+    """What all runs showed beside their values."""
+    yield Finding(name="again", passed=True, text="consecutive runs on the same memory give the same")
+    yield from operands.findings()
     if strict:
         text = "every vertex alone, on poisoned memory, gives the same; none leaves its slices"
-        findings.append(Finding(name="strict", passed=True, text=text))
+        yield Finding(name="strict", passed=True, text=text)
     if doubtful := doubts.texts():
         text = f"{'; '.join(doubtful[:MOST_SAID])}; else correct its cost, extents or count"
-        findings.append(Finding(name="cost", passed=True, warning=True, text=text))
-    return findings, activity
+        yield Finding(name="cost", passed=True, warning=True, text=text)
 
 
 def _compared_how(program: Program, tolerance: float, floor: float) -> str:

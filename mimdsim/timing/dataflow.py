@@ -18,7 +18,7 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns.routes import latest_senders
-from mimdsim.program import Program, Repeat, Superstep
+from mimdsim.program import Exchange, Program, Repeat, Superstep
 from mimdsim.program.messages import arrivals_of
 from mimdsim.program.overlap import overlaps_of
 from mimdsim.timing.recording import Recording
@@ -47,59 +47,83 @@ def longest_path(
             f'sync.model = "dataflow": over {MOST_CELLS:,} executions times tiles of {len(steps)} supersteps are not '
             "followed one by one; take fewer tiles or timesteps"
         )
-    number = {id(superstep): at for at, superstep in enumerate(steps)}
-    fabric = fabric_of(machine)
-    own = [None if step.exchange is None else fabric.tile_cycles(program, step.exchange) for step in steps]
-    early = _early_cycles(program, machine, steps, own) if machine.exchange.overlap else [None] * len(steps)
-    activity = loads[0].activity() if loads else None
-    if activity is None:
-        raise RuntimeError("the activity of the loads is no longer there")
-    recording = Recording(activity)
-    busy = [load.by_tile(recording) for load in loads]
-    ready, spent = np.zeros(program.tiles, np.int64), np.zeros((program.tiles, len(steps), 4), np.int64)
-    begun = np.zeros(program.tiles, np.int64)  # when tiles began to compute after the exchange before
+    return _Tiles(program, machine, steps, loads, sync_of_all, link).ends()
 
-    def run(superstep: Superstep, turn: int) -> None:
-        at = number[id(superstep)]
-        exchange = superstep.exchange
-        if exchange is not None:
-            if sync_of_all[at] or link[at]:
-                latest = int(ready.argmax())
-                spent[:] = spent[latest]
-                spent[:, at, SYNC] += sync_of_all[at]
-                spent[:, at, EXCHANGE] += link[at]
-                ready[:] = ready[latest] + sync_of_all[at] + link[at]
-            arrivals = arrivals_of(program, exchange)
-            later, sender = latest_senders(arrivals.reader, arrivals.first, arrivals.sender, ready)
-            spent[later], ready[later] = spent[sender], ready[sender]
-            takes, could = own[at], early[at]
-            if could is not None:
-                later, sender = latest_senders(arrivals.reader, arrivals.first, arrivals.sender, begun)
-                begun[later] = begun[sender]
-                hidden = np.minimum(could, (ready - begun)[exchange.tiles])
-                takes = takes - hidden
-                spent[exchange.tiles, at, HIDDEN] += hidden
-            ready[exchange.tiles] += takes
-            spent[exchange.tiles, at, EXCHANGE] += takes
-            begun[:] = ready
-        cycles = busy[at][min(turn, len(busy[at]) - 1)]
-        tiles = slice(loads[at].first_tile, loads[at].first_tile + len(cycles))
-        ready[tiles] += cycles
-        spent[tiles, at, COMPUTE] += cycles
 
-    def walk(body: Sequence[Superstep | Repeat], before: int) -> None:
+class _Tiles:
+    """Where every tile is, and what its longest path so far is made of."""
+
+    def __init__(
+        self,
+        program: Program,
+        machine: MimdMachine,
+        steps: list[Superstep],
+        loads: Sequence[SuperstepLoad],
+        sync_of_all: np.ndarray,
+        link: np.ndarray,
+    ):
+        self.program, self.loads, self.sync_of_all, self.link = program, loads, sync_of_all, link
+        self.number = {id(superstep): at for at, superstep in enumerate(steps)}
+        self.loop_cycles, fabric = machine.sync.loop_cycles, fabric_of(machine)
+        self.own = [None if step.exchange is None else fabric.tile_cycles(program, step.exchange) for step in steps]
+        overlap = machine.exchange.overlap
+        self.early = _early_cycles(program, machine, steps, self.own) if overlap else [None] * len(steps)
+        activity = loads[0].activity() if loads else None
+        if activity is None:
+            raise RuntimeError("the activity of the loads is no longer there")
+        recording = Recording(activity)
+        self.busy = [load.by_tile(recording) for load in loads]
+        self.ready = np.zeros(program.tiles, np.int64)
+        self.spent = np.zeros((program.tiles, len(steps), 4), np.int64)
+        self.begun = np.zeros(program.tiles, np.int64)  # when tiles began to compute after the exchange before
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        self._walk(self.program.body, 0)
+        return self.spent[int(self.ready.argmax())], self.ready
+
+    def _walk(self, body: Sequence[Superstep | Repeat], before: int) -> None:
+        """before: executions of this body before this one."""
         for item in body:
             if not isinstance(item, Repeat):
-                run(item, before)
+                at = self.number[id(item)]
+                if item.exchange is not None:
+                    self._exchange(item.exchange, at)
+                self._compute(at, before)
                 continue
             for turn in range(item.times)[:: -1 if item.reverse else 1]:
-                ready[:] += machine.sync.loop_cycles
-                begun[:] = ready
-                walk(item.body, before * item.times + turn)
-            begun[:] = ready
+                self.ready += self.loop_cycles
+                self.begun[:] = self.ready
+                self._walk(item.body, before * item.times + turn)
+            self.begun[:] = self.ready
 
-    walk(program.body, 0)
-    return spent[int(ready.argmax())], ready
+    def _exchange(self, exchange: Exchange, at: int) -> None:
+        ready, spent, begun = self.ready, self.spent, self.begun
+        if self.sync_of_all[at] or self.link[at]:
+            latest = int(ready.argmax())
+            spent[:] = spent[latest]
+            spent[:, at, SYNC] += self.sync_of_all[at]
+            spent[:, at, EXCHANGE] += self.link[at]
+            ready[:] = ready[latest] + self.sync_of_all[at] + self.link[at]
+        arrivals = arrivals_of(self.program, exchange)
+        later, sender = latest_senders(arrivals.reader, arrivals.first, arrivals.sender, ready)
+        spent[later], ready[later] = spent[sender], ready[sender]
+        takes, could = self.own[at], self.early[at]
+        if could is not None:
+            later, sender = latest_senders(arrivals.reader, arrivals.first, arrivals.sender, begun)
+            begun[later] = begun[sender]
+            hidden = np.minimum(could, (ready - begun)[exchange.tiles])
+            takes = takes - hidden
+            spent[exchange.tiles, at, HIDDEN] += hidden
+        ready[exchange.tiles] += takes
+        spent[exchange.tiles, at, EXCHANGE] += takes
+        begun[:] = ready
+
+    def _compute(self, at: int, turn: int) -> None:
+        cycles = self.busy[at][min(turn, len(self.busy[at]) - 1)]
+        first = self.loads[at].first_tile
+        tiles = slice(first, first + len(cycles))
+        self.ready[tiles] += cycles
+        self.spent[tiles, at, COMPUTE] += cycles
 
 
 def early_part(machine: MimdMachine, whole: np.ndarray, dependent: np.ndarray | int) -> np.ndarray:

@@ -236,6 +236,23 @@ def _splits(groups: int, inner_groups: int, n: int, tiles: int) -> tuple[np.ndar
     return tuple(np.concatenate(found, axis=1).astype(np.int64))
 
 
+def _sum_cycles(
+    machine: MimdMachine, inner: np.ndarray, share: np.ndarray, sums: np.ndarray, dtype: str, partials_dtype: str
+) -> np.ndarray:
+    """int64[splits]: cycles of adding up the parts of the inner extent, or of casting sums that have one part."""
+    formats: dict[str, Any] = {
+        "worker_contexts": machine.tile.working_contexts,
+        "vector_bytes": machine.tile.vector_bytes,
+    }
+    cycles, reduced = np.zeros_like(sums), inner > 1
+    cycles[reduced] = partial_sum_cycles(
+        share[reduced], inner[reduced], dtype=partials_dtype, out_dtype=dtype, **formats
+    )
+    if dtype != partials_dtype:
+        cycles = np.where(reduced, cycles, cast_1d_cycles(sums, source=partials_dtype, target=dtype, **formats))
+    return cycles
+
+
 def _on_its_core(machine: MimdMachine, codelet: Codelet, boxes: dict[str, tuple[Any, ...]]) -> Any:
     """Cycles of a product or sum, as of one that all contexts share, on tiles of another instruction set; boxes: the
     extents of its fields."""
@@ -267,22 +284,18 @@ def _candidates(
     exchange, fabric = operand_phase_cycles(machine, left * size, right * size, rows, columns), machine.exchange
     sum_bytes = (inner - 1) * share * sum_size
     sum_exchange = fabric_of(machine).estimate(sum_bytes, inner - 1, inner - 1)
-    contexts = machine.tile.working_contexts
-    scale = machine.tile.issue_cycles / contexts
-    shared = (dtype, partials_dtype, units, channels, unit.coefficient_load_bytes_per_cycle)
-    multiply = partial_product_cycles(positions, row_groups, inner_groups, shared=shared, worker_contexts=contexts)
-    formats: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": machine.tile.vector_bytes}
-    adding = np.zeros_like(sums)
-    adding[reduced] = partial_sum_cycles(
-        share[reduced], inner[reduced], dtype=partials_dtype, out_dtype=dtype, **formats
-    )
-    if dtype != partials_dtype:
-        adding = np.where(casts, cast_1d_cycles(sums, source=partials_dtype, target=dtype, **formats), adding)
-    if machine.tile.instruction_set != NATIVE:
+    if machine.tile.instruction_set == NATIVE:
+        shared = (dtype, partials_dtype, units, channels, unit.coefficient_load_bytes_per_cycle)
+        contexts = machine.tile.working_contexts
+        multiply = partial_product_cycles(positions, row_groups, inner_groups, shared=shared, worker_contexts=contexts)
+        adding = _sum_cycles(machine, inner, share, sums, dtype, partials_dtype)
+    else:
         left_block, right_block = (row_groups * units, inner_groups * channels), (inner_groups * channels, positions)
         block = {"left": left_block, "right": right_block, "partial": (left_block[0], positions)}
-        multiply = _on_its_core(machine, block_product("forward", True, units, channels, shared[-1]), block)
+        load_bytes = unit.coefficient_load_bytes_per_cycle
+        multiply = _on_its_core(machine, block_product("forward", True, units, channels, load_bytes), block)
         adding = np.where(reduced, _on_its_core(machine, SUM_PARTS, {"partial": (inner, share), "total": (share,)}), 0)
+    scale = machine.tile.issue_cycles / machine.tile.working_contexts
     phases = (exchange > 0).astype(np.int64) + (sum_exchange > 0)
     # What lies on a tile all the time: its pieces of both operands and of the result. In flight, as PopLibs counts it:
     # whole blocks of the operands, and sums. On top of the pieces come only the other pieces of the blocks, or of sums.

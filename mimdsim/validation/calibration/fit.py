@@ -265,7 +265,6 @@ def narrowed_by(
         left_out=tuple(tuple(names[row] for row in one) for one in sets),
     )
     made = with_values(machine, calibrated_values(machine, content, "calibrate"), f"{machine.title}, narrowed")
-    of_set = {names[row]: one for one in content.left_out for row in range(len(rows)) if names[row] in one}
     measured = []
     for at, (row, name) in enumerate(zip(rows, names, strict=True)):
         progress("rows predicted from the others", at + 1, len(rows))
@@ -279,7 +278,7 @@ def narrowed_by(
             before=float(on.predicted[at]),
             after=float(after[at]),
             from_others=fit.without(at, kept, values, after) if len(rows) <= MOST_LEFT_OUT else None,
-            contradicts=of_set.get(name, ()),
+            contradicts=next((together for together in content.left_out if name in together), ()),
         )
         measured.append(one)
     content = content.model_copy(update={"residual": tuple(_residuals(rows, measured))})
@@ -288,11 +287,7 @@ def narrowed_by(
         machine=made.with_correlation(content.together),
         content=content,
         rows=tuple(measured),
-        stay=tuple(
-            one.name
-            for one, some, formula in zip(on.numbers, bears, on.of_formulas, strict=True)
-            if not some and not formula
-        ),
+        stay=tuple(on.numbers[at].name for at in np.flatnonzero(~bears) if not on.of_formulas[at]),
         formulas=formulas,
         other=other or {},
     )

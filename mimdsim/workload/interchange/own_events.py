@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -102,11 +103,18 @@ def from_events(
     data: dict[str, Any] = {"source": "events", "path": FILE, "classes": classes, "timesteps": timesteps}
     data |= {"sensor": list(sensor)} if sensor is not None else {"inputs": inputs}
     data |= {"bin_seconds": bin_seconds, "input_capacity": _capacity(every, bin_seconds)}
-    folder = folder_to_make(out, "from-events")
+    return _written(folder_to_make(out, "from-events"), subsets, data, changes)
+
+
+def _written(
+    folder: Path, subsets: list[list[Recording]], data: dict[str, Any], changes: Mapping[str, Any] | None
+) -> Workload:
+    """The workload of a folder in which the recordings and their description now lie."""
     write_atomically(folder / FILE, _event_file(subsets))
-    widths = sensor[0] * sensor[1] * sensor[2] if sensor is not None else inputs
+    widths = math.prod(data["sensor"]) if "sensor" in data else data["inputs"]
+    recordings, classes = sum(len(part) for part in subsets), data["classes"]
     table = {
-        "title": f"{len(every):,} recordings of one's own: {widths}-{DEFAULT_HIDDEN}-{classes}",
+        "title": f"{recordings:,} recordings of one's own: {widths}-{DEFAULT_HIDDEN}-{classes}",
         "seed": 1,
         "data": data,
         "network": {"hidden": [DEFAULT_HIDDEN], "activity": 0.1, "output_capacity": classes, "reset_gradient": "mask"},
