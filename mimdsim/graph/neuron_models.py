@@ -17,7 +17,7 @@ from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.linear_neurons import Learned, LinearNeuron
 from mimdsim.graph.names import ROLES
 from mimdsim.graph.neuron_catalogue import CATALOGUE
-from mimdsim.graph.neuron_parts import RESETS, Model, compose, parts_of
+from mimdsim.graph.neuron_parts import RESETS, Model, Parameter, compose, parts_of
 
 
 def by_name(records: Iterable[Model]) -> dict[str, Model]:
@@ -83,15 +83,8 @@ def neuron_of(
     return _learning(model, neuron, values, learned, made) if learned else neuron
 
 
-def _learning(
-    model: Model,
-    neuron: LinearNeuron,
-    values: dict[str, Any],
-    names: Collection[str],
-    made: Callable[[dict[str, Any], float | None], LinearNeuron],
-) -> LinearNeuron:
-    """The neuron with parameters that are learned; raises MappingError where its coefficients do not grow linearly with
-    them."""
+def _learnable(model: Model, names: Collection[str]) -> dict[str, Parameter]:
+    """The model's parameters by name; raises MappingError for names that cannot be learned."""
     known = {parameter.name: parameter for parameter in model.parameters}
     if unknown := [name for name in names if name not in known]:
         raise MappingError(
@@ -104,6 +97,19 @@ def _learning(
         )
     if len(set(names)) < len(names):
         raise MappingError(f"network.learned: {', '.join(names)}; name each once")
+    return known
+
+
+def _learning(
+    model: Model,
+    neuron: LinearNeuron,
+    values: dict[str, Any],
+    names: Collection[str],
+    made: Callable[[dict[str, Any], float | None], LinearNeuron],
+) -> LinearNeuron:
+    """The neuron with parameters that are learned; raises MappingError where its coefficients do not grow linearly with
+    them."""
+    known = _learnable(model, names)
 
     def arrays(constants: dict[str, Any]) -> tuple[np.ndarray, ...]:
         """Of the neuron, and its lift, with these numbers for what is learned."""

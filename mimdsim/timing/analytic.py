@@ -57,10 +57,8 @@ def time_program(
     refuse_other_machine(program, machine)
     require_sound(program)
     if must_fit and memory.peak_bytes > memory.limit_bytes:
-        raise DoesNotFit(
-            f"does not fit {machine.name}: tile {memory.peak_tile} needs {memory.peak_of_limit}: "
-            "spread its variables over more tiles"
-        )
+        needs = f"tile {memory.peak_tile} needs {memory.peak_of_limit}: spread its variables over more tiles"
+        raise DoesNotFit(f"does not fit {machine.name}: {needs}")
     of_another = costs_of_another(program, machine)
     loads = machine_loads(program, machine, activity)
     program = with_machine_costs(program, machine)
