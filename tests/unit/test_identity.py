@@ -332,6 +332,12 @@ def test_a_run_whose_inputs_change_under_way_says_so(tmp_path: Path) -> None:
     assert "start.npz has changed" in changed.warnings[0]
 
 
+def test_weights_that_are_not_there_are_named_with_their_key(tmp_path: Path) -> None:
+    workload = described(tmp_path, training='initial_weights = "absent.npz"')
+    with pytest.raises(MimdsimError, match=r"absent\.npz: no such file, though training\.initial_weights names it"):
+        mimdsim.run(workload, "tiny", gpus=())
+
+
 def texts(section: type[BaseModel], above: str = "") -> dict[str, Any]:
     """Every field of text of a section and of those in it."""
     found: dict[str, Any] = {}

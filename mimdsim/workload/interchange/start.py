@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.workload.description.workload import Workload
@@ -27,6 +27,8 @@ def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.
     """
     if workload.training.initial_weights:
         path = with_home(workload.training.initial_weights)
+        if not path.exists():
+            raise DataFileError(path, "no such file, though training.initial_weights names it")
         return check_weights(path, read_arrays(path), network.shapes)
     if workload.network.imported:
         path = with_home(workload.network.imported)
