@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import shutil
 from collections.abc import Iterator
@@ -550,6 +551,39 @@ def test_the_timeline_selects_and_zooms(opened: Opened, run: Run) -> None:
     assert " µs of it" in opened.text("#walk-time-title")
     opened.page.dblclick("#walk-time", position=place)
     assert " µs of it" not in opened.text("#walk-time-title")
+
+
+def test_the_timeline_shows_timesteps_as_they_run(opened: Opened, run: Run) -> None:
+    profile, detail = run
+    tiled, kept = profile.tiled, len(detail.window_timesteps)
+    assert tiled is not None
+    opened.page.check("#walk-in-order")
+    whole, between = 0, np.zeros((kept, detail.tiles), np.int64)  # barriers: what tiles have to do in each timestep
+    for placed in critical_path(tiled, len(detail.supersteps)):
+        span, rows = placed.span, np.flatnonzero(detail.window_supersteps == placed.superstep)
+        if placed.barrier:
+            whole, between = whole + int(between.max(axis=1).sum()), np.zeros_like(between)
+        if not len(rows) and span.op != "repeat":
+            whole += span.cycles
+            continue
+        means = [span.sync_cycles, span.exchange_cycles] + ([] if len(rows) else [span.compute_cycles])
+        whole += kept * sum(math.floor(cycles / span.times + 0.5) for cycles in means)
+        between += detail.window[rows].sum(axis=0)
+    whole += int(between.max(axis=1).sum())
+    first, last = detail.window_timesteps.min(), detail.window_timesteps.max()
+    said = re.search(f"timesteps {first} to {last} alone, (.+) µs to scale", opened.text("#walk-time-title"))
+    assert said is not None
+    assert float(said[1].replace(",", "")) == pytest.approx(whole / tiled.clock_hz * 1e6, rel=0.005)
+    opened.page.locator("#walk-time").scroll_into_view_if_needed()
+    box = opened.page.locator("#walk-time").bounding_box()
+    chosen = set()
+    for share_of_it in np.linspace(0.1, 0.9, 9):
+        opened.page.click("#walk-time", position={"x": 74 + share_of_it * (box["width"] - 82), "y": 34})
+        chosen.add(opened.text("#walk-timestep-words"))
+    assert "superstep=" in opened.address
+    assert len(chosen - {"all timesteps together"}) > 1  # of what runs once
+    opened.page.uncheck("#walk-in-order")
+    assert f"{tiled.cycles / tiled.clock_hz * 1e6:,.0f}" in opened.text("#walk-time-title")
 
 
 def test_headlines_lead_into_the_walk_and_sections_keep_what_is_selected(opened: Opened, run: Run) -> None:

@@ -74,10 +74,14 @@ function windowRow(superstep) {
   return columns.window_supersteps.indexOf(superstep);
 }
 
+/** The row of columns.window with a superstep in one timestep. */
+function windowPlace(superstep, timestep) {
+  return windowRow(superstep) * columns.window_timesteps.length + timestep;
+}
+
 /** Busy cycles of all tiles in a superstep of one timestep. */
 function windowPart(superstep, timestep) {
-  const count = columns.window_timesteps.length;
-  return columns.window.row(windowRow(superstep) * count + timestep);
+  return columns.window.row(windowPlace(superstep, timestep));
 }
 
 /** Whether a timestep is selected, and kept for a superstep. */

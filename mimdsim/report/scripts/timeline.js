@@ -1,7 +1,7 @@
 // The time axis: every superstep to scale, on the critical path, on every chip and on some tiles.
 // facts.path: superstep (-1: loop control), span, cycles at which it, its exchange and its compute begin and it ends,
-// and whether no tile begins before all are there.
-const time = { from: 0, to: 0, rows: [], brush: null };
+// and whether no tile begins before all are there. time.path has the slowest tile and the timestep as well.
+const time = { path: [], cycles: 0, from: 0, to: 0, rows: [], brush: null };
 const TIME_LEFT = 74, TIME_TOP = 22, WAITING = 6; // pixels; tiles drawn that the others wait for longest
 const MOST_CHIPS = 16, CHOSEN = 4; // rows of chips; tiles that were selected last
 
@@ -38,7 +38,7 @@ function drawTimeline() {
   }
   drawPath(context, inside);
   drawTicks(context, foot, wide);
-  const at = facts.path.find(([superstep]) => superstep >= 0 && superstep === state.superstep);
+  const at = selectedOnPath();
   if (at && at[5] >= from && at[2] <= to) {
     context.strokeStyle = "#d00000";
     context.lineWidth = 2;
@@ -49,9 +49,29 @@ function drawTimeline() {
     const { x: one, to: other } = time.brush;
     context.strokeRect(Math.min(one, other), TIME_TOP, Math.abs(other - one), foot - TIME_TOP);
   }
-  const part = to - from < facts.cycles ? `, ${microseconds(from)} to ${microseconds(to)} µs of it` : "";
-  element("walk-time-title").textContent =
-    `Timeline: one ${facts.run_name}, ${microseconds(facts.cycles)} µs to scale${part}`;
+  const part = to - from < time.cycles ? `, ${microseconds(from)} to ${microseconds(to)} µs of it` : "";
+  element("walk-time-title").textContent = `Timeline: ${time.what}, ${microseconds(time.cycles)} µs to scale${part}`;
+}
+
+/** The selected superstep on the time axis, in the selected timestep or else the first that is there. */
+function selectedOnPath() {
+  const some = time.path.filter(([superstep]) => superstep >= 0 && superstep === state.superstep);
+  return some.find(one => one[8] === state.timestep) ?? some[0];
+}
+
+/** Timesteps one by one or all together: the path, and all that is drawn of it. */
+function layOut(byTimestep) {
+  const all = columns.window_timesteps;
+  time.path = byTimestep ? pathByTimestep() : pathTogether();
+  time.cycles = byTimestep ? time.path[time.path.length - 1][5] : facts.cycles;
+  time.what = `one ${facts.run_name}`;
+  if (byTimestep) time.what += ` with timesteps ${Math.min(...all)} to ${Math.max(...all)} alone`;
+  element("walk-time-words").textContent = byTimestep
+    ? "Timesteps in the order in which they run; their exchanges and syncs are means over all timesteps."
+    : "Every superstep with all its executions together, one after the other.";
+  time.fixed = fixedRows();
+  timeRows();
+  timeTo(0, time.cycles);
 }
 
 /** A text in a bar that has room for it, cut to its width. */
@@ -70,17 +90,17 @@ function sliceName({ superstep, span }) {
 /** A band above the rows with a colour for each phase. */
 function drawPhases(context, inside) {
   const all = phases();
-  for (const [, span, begin, , , end] of facts.path) {
+  for (const [, span, begin, , , end] of time.path) {
     const { phase } = facts.spans[span];
     context.fillStyle = NAMES[all.indexOf(phase) % NAMES.length];
     context.fillRect(inside(begin), TIME_TOP - 8, inside(end) - inside(begin), 4);
   }
   context.fillStyle = ink().soft;
   context.textAlign = "left";
-  const taken = [], lasts = phase => facts.path.reduce((total, [, span, begin, , , end]) =>
+  const taken = [], lasts = phase => time.path.reduce((total, [, span, begin, , , end]) =>
     (facts.spans[span].phase === phase ? total + inside(end) - inside(begin) : total), 0);
   for (const [phase, pixels] of all.map(one => [one, lasts(one)]).sort((a, b) => b[1] - a[1])) {
-    const first = facts.path.find(([, span, , , , end]) => facts.spans[span].phase === phase && end > time.from);
+    const first = time.path.find(([, span, , , , end]) => facts.spans[span].phase === phase && end > time.from);
     const wide = context.measureText(phase).width;
     const left = first && Math.min(inside(first[2]), TIME_LEFT + time.wide - wide);
     if (!pixels || taken.some(([from, to]) => left < to && left + wide > from)) continue;
@@ -96,9 +116,9 @@ function drawPath(context, inside) {
   context.lineWidth = 1.5;
   context.beginPath();
   let joined = false;
-  for (const [, span, , exchange, compute, end] of facts.path) {
-    const { slowest_tile, exchange_tile } = facts.spans[span];
-    for (const [tile, begins, ends] of [[exchange_tile, exchange, compute], [slowest_tile, compute, end]]) {
+  for (const [, span, , exchange, compute, end, , slowest] of time.path) {
+    const { exchange_tile } = facts.spans[span];
+    for (const [tile, begins, ends] of [[exchange_tile, exchange, compute], [slowest, compute, end]]) {
       if (ends <= begins || ends < time.from || begins > time.to) continue;
       const one = byTile.get(tile);
       if (one) {
@@ -131,8 +151,8 @@ function drawTicks(context, y, wide) {
 function timeTo(from, to) {
   const least = 40, middle = (from + to) / 2;
   const [low, high] = to - from < least ? [middle - least / 2, middle + least / 2] : [from, to];
-  const wide = Math.min(facts.cycles, high - low);
-  time.from = Math.max(0, Math.min(facts.cycles - wide, low));
+  const wide = Math.min(time.cycles, high - low);
+  time.from = Math.max(0, Math.min(time.cycles - wide, low));
   time.to = time.from + wide;
   drawTimeline();
 }
@@ -152,19 +172,27 @@ function rowAt(event) {
 function timeTip(event) {
   const cycle = cycleAt(event), one = rowAt(event) ?? time.rows[0];
   const here = one.slices.find(slice => slice.from <= cycle && cycle < slice.to);
-  const at = facts.path.find(([, , begin, , , end]) => begin <= cycle && cycle < end), span = at && facts.spans[at[1]];
+  const at = onPath(cycle), span = at && facts.spans[at[1]];
   const lines = [`${microseconds(cycle)} µs, cycle ${thousands(Math.floor(cycle))}`];
   const number = at && (at[0] < 0 ? "loop control" : `superstep ${at[0]}`);
-  if (span) lines.push(`${number}, ${span.name} (${span.phase}, ${thousands(span.times)}×)`);
+  const when = at && (at[8] < 0 ? `${thousands(span.times)}×` : `timestep ${columns.window_timesteps[at[8]]}`);
+  if (span) lines.push(`${number}, ${span.name} (${span.phase}, ${when})`);
   lines.push(here ? `${one.label}: ${here.part} of ${sliceName(here)}, ${thousands(here.to - here.from)} cycles`
     : `${one.label}: waits`);
-  if (span && span.compute_cycles) lines.push(`its compute takes as long as tile ${span.slowest_tile}`);
+  if (span && span.compute_cycles) lines.push(`its compute takes as long as tile ${at[7]}`);
   showTip(event, ...lines);
+}
+
+function onPath(cycle) {
+  return time.path.find(([, , begin, , , end]) => begin <= cycle && cycle < end);
 }
 
 function startTimeline() {
   const canvas = element("walk-time"), x = event => event.clientX - canvas.getBoundingClientRect().left;
-  Object.assign(time, { to: facts.cycles, deciding: decidingTiles(), chosen: [], fixed: fixedRows() });
+  Object.assign(time, { deciding: decidingTiles(), chosen: [] });
+  layOut(false);
+  element("walk-in-order-choice").hidden = !columns.window_supersteps.length;
+  element("walk-in-order").addEventListener("change", event => layOut(event.target.checked));
   canvas.addEventListener("pointerdown", event => {
     if (event.button !== 0) return;
     canvas.setPointerCapture(event.pointerId);
@@ -181,12 +209,13 @@ function startTimeline() {
     time.brush = null;
     if (!brush) return;
     if (Math.abs(brush.to - brush.x) >= 5) return timeTo(Math.min(cycle, brush.cycle), Math.max(cycle, brush.cycle));
-    const at = facts.path.find(([superstep, , begin, , , end]) => superstep >= 0 && begin <= cycle && cycle < end);
-    if (at) select({ superstep: at[0], timestep: -1, ...(one && one.tile !== undefined ? { tile: one.tile } : {}) });
+    const at = onPath(cycle);
+    const tile = one && one.tile !== undefined ? { tile: one.tile } : {};
+    if (at && at[0] >= 0) select({ superstep: at[0], timestep: at[8], ...tile });
     drawTimeline();
   });
   canvas.addEventListener("pointerleave", hideTip);
-  canvas.addEventListener("dblclick", () => timeTo(0, facts.cycles));
+  canvas.addEventListener("dblclick", () => timeTo(0, time.cycles));
   canvas.addEventListener("wheel", event => {
     if (document.activeElement !== canvas && !event.ctrlKey) return;
     event.preventDefault();
@@ -196,7 +225,7 @@ function startTimeline() {
   canvas.addEventListener("keydown", event => {
     const factor = { "+": 0.5, "-": 2 }[event.key];
     if (!factor) return;
-    const at = facts.path.find(([superstep]) => superstep === state.superstep && superstep >= 0);
+    const at = selectedOnPath();
     const middle = at ? (at[2] + at[5]) / 2 : (time.from + time.to) / 2, half = ((time.to - time.from) * factor) / 2;
     timeTo(middle - half, middle + half);
   });
@@ -207,6 +236,6 @@ function startTimeline() {
       }
       timeRows();
     }
-    if (changed.has("tile") || changed.has("superstep")) drawTimeline();
+    if (["tile", "superstep", "timestep"].some(name => changed.has(name))) drawTimeline();
   });
 }
