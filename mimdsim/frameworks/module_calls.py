@@ -529,6 +529,9 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     return seen
 
 
+RAISES = "the module itself raises"
+
+
 def _run_alone(module: torch.nn.Module, steps: list[torch.Tensor]) -> None:
     """Raise DescriptionError for what the module raises without being recorded."""
     reset_states(module)
@@ -538,7 +541,7 @@ def _run_alone(module: torch.nn.Module, steps: list[torch.Tensor]) -> None:
         except Exception as error:
             said = next(iter(str(error).splitlines()), "")
             given = f"{list(step.shape)} of {step.dtype}"
-            raise refusal(f"the module itself raises {type(error).__name__} where it gets {given}: {said}") from error
+            raise refusal(f"{RAISES} {type(error).__name__} where it gets {given}: {said}") from error
 
 
 @contextmanager

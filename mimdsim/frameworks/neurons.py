@@ -80,8 +80,11 @@ class Reader:
     run: Run | None = None
 
 
+REFUSED_BY = "from_torch"
+
+
 def refusal(*problems: str) -> DescriptionError:
-    return DescriptionError("from_torch", problems)
+    return DescriptionError(REFUSED_BY, problems)
 
 
 def numbers_of(tensor: torch.Tensor) -> np.ndarray:

@@ -24,7 +24,7 @@ from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.agreement import check_gradients
 from mimdsim.frameworks.delays import at_every_age, delay_of
-from mimdsim.frameworks.module_calls import record
+from mimdsim.frameworks.module_calls import RAISES, record
 from mimdsim.frameworks.network_table import (
     network_table,
     objective,
@@ -33,7 +33,7 @@ from mimdsim.frameworks.network_table import (
     read_over_time,
     reading_of,
 )
-from mimdsim.frameworks.neurons import Reading, numbers_of, refusal, run_neuron
+from mimdsim.frameworks.neurons import REFUSED_BY, Reading, numbers_of, refusal, run_neuron
 from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Pooled, Product, Slice, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
@@ -72,6 +72,7 @@ READ_OUT: dict[str, float] = {"tau": 1.0, "dt": 1.0}  # of "li": what comes in i
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
 
 
+ONE_TIMESTEP = "the module ran for one timestep"
 MADE_BY = "Made by mimdsim.from_torch; edit freely."
 
 
@@ -87,6 +88,33 @@ def workload_of(
 ) -> Workload:
     """See `mimdsim.from_torch`."""
     _check_arguments(module, example_input, timesteps)
+    rest = (loss, output, workload, changes, out)
+    try:
+        return _read(module, example_input, timesteps, *rest)
+    except DescriptionError as by_step:
+        if by_step.where != REFUSED_BY or timesteps not in example_input.shape[:2]:
+            raise
+        try:  # a module that loops over time itself: timesteps only say how many the example has
+            return _read(module, example_input, None, *rest)
+        except DescriptionError as at_once:
+            if at_once.where != REFUSED_BY or any(said in at_once.problems[0] for said in (RAISES, ONE_TIMESTEP)):
+                raise by_step from None
+            told, other = at_once.problems[0], by_step.problems[0]
+            also = "" if other == told or RAISES in other else f"; called once a timestep: {other}"
+            raise refusal(f"{told}{also}") from None
+
+
+def _read(
+    module: torch.nn.Module,
+    example_input: torch.Tensor,
+    timesteps: int | None,
+    loss: str | Mapping[str, Any],
+    output: str,
+    workload: str,
+    changes: Mapping[str, Any] | None,
+    out: str | Path | None,
+) -> Workload:
+    """timesteps: of a module that is called once in each; None: of one that takes them all."""
     recorded = _with_read_out(module, with_own_neurons(record(module, example_input, timesteps), output))
     layers = layers_of(module, recorded)
     weights = weights_of(module, layers, recorded.masks)
@@ -179,7 +207,7 @@ def _runs_in_float64(
     torch.Tensor.float = torch.Tensor.double  # as snnTorch makes spikes
     try:
         with warnings.catch_warnings(action="ignore"):
-            workload_of(copy.deepcopy(module).double(), example.double(), timesteps, loss, output, "", None, None)
+            _read(copy.deepcopy(module).double(), example.double(), timesteps, loss, output, "", None, None)
     except Exception:
         return False
     finally:
@@ -214,7 +242,7 @@ def _find_input(
         )
     steps, samples = calls.sequence(calls.currents).shape[:2]
     if steps == 1 and timesteps is None:
-        raise refusal("the module ran for one timestep; if it takes one a call, say how many: timesteps=10")
+        raise refusal(f"{ONE_TIMESTEP}; if it takes one a call, say how many: timesteps=10")
     inputs = layers[0].sources[0].inputs
     array = numbers_of(example)
     by_axis = [np.moveaxis(array, axis, 0) for axis in (1, 0) if axis < array.ndim]
