@@ -197,7 +197,13 @@ def _layer(
     mine = {signature_of(read)[0] for read in reads if not own.is_sum(read)}
     weights = max(mine, key=len)
     if any(not set(each) <= set(weights) for each in mine):
-        raise refusal(f"{where} read '{min(mine)[0]}' apart from them; nearest: one matrix, whose product is split")
+        apart = sorted({each[0] for each in mine if not set(each) <= set(weights)})
+        if any(map(own.is_sum, reads)) or not _join_gates(reads, recorded, own):
+            raise refusal(
+                f"{where} read {' and '.join(map(repr, apart))} apart from '{weights[0]}'; nearest: one matrix "
+                "whose product is split, and one for what is read of their own outputs, as torch.nn.GRU has them"
+            )
+        return _layer(component, recorded, returned, output)
     inputs = [read for read in inputs if set(signature_of(read)[0]) <= set(weights)]
     currents = _by_time(where, inputs, own.time, timesteps)
     gates = max(read.of.gates if isinstance(read.of, Gate) else 1 for read in reads)
@@ -256,6 +262,39 @@ def _layer(
     return calls, sent
 
 
+def _join_gates(reads: list[Read], recorded: Recorded, own: Own) -> bool:
+    """Make products that neurons read apart, each with weights of its own, shares of one that is all of them side by
+    side; whether that can be."""
+    weights = {read: set(signature_of(read)[0]) for read in reads}
+    gates = [
+        each
+        for at, each in enumerate(weights.values())
+        if not any(each < other or (each == other and at > place) for place, other in enumerate(weights.values()))
+    ]
+    of_gate = {read: [gate for gate, each in enumerate(gates) if found <= each] for read, found in weights.items()}
+    by_time: dict[int, dict[int, Currents]] = {}
+    for read, of in of_gate.items():
+        if len(of) != 1 or isinstance(read.of, Gate) or any(each.convolution for each in products_of(read)):
+            return False
+        core = core_of(read)
+        if by_time.setdefault(own.time(read), {}).setdefault(of[0], core) is not core:
+            return False
+    if any(len(parts) < len(gates) for parts in by_time.values()) or len({read.tensor.shape for read in reads}) > 1:
+        return False
+    columns = (reads[0].tensor.shape[-1],) * len(gates)
+    joined = {
+        time: Joined(parts=tuple(parts[gate] for gate in range(len(gates))), widths=columns)
+        for time, parts in by_time.items()
+    }
+    shares = {
+        read: Read(of=Gate(of=joined[own.time(read)], index=of[0], gates=len(gates)), tensor=read.tensor)
+        for read, of in of_gate.items()
+    }
+    for made in recorded.made:
+        made.args = tuple(shares.get(arg, arg) if isinstance(arg, Read) else arg for arg in made.args)
+    return True
+
+
 def not_read(recorded: Recorded, component: Component | None = None) -> str:
     """The first function of what a component makes, or of a product or parameter, that equations have not."""
     members = set(component.members) if component else set()
@@ -273,7 +312,10 @@ def _sent(where: str, families: list[Family], component: Component, output: str)
     """What the layer sends: what weights read, else what the module returns."""
     read = [each for each in families if any(component.roots[made] for made in each[1])]
     if len(read) > 1:
-        raise refusal(f"{where} send two kinds of values, which weights read; one of them can run")
+        raise refusal(
+            f"{where} send two kinds of values, which weights read; one of them can run (as in torch.nn.GRU, whose "
+            "reset gate multiplies what weights made of its outputs)"
+        )
     spikes = [each for each in families if (each[0].latest[0].op == "spike") == (output != "membrane")]
     return [*read, *spikes, *families][0]
 

@@ -598,6 +598,22 @@ def test_an_example_of_numbers_becomes_an_input_of_numbers() -> None:
     assert moving.network.spikes == "dense"
 
 
+class Backwards(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = loop()
+
+    def forward(self, x: Any) -> Any:
+        return self.loop(torch.flip(x, [0]))
+
+
+def test_timesteps_of_a_module_that_loops_itself_are_those_of_the_example() -> None:
+    alike = [network_of(frameworks.from_torch(loop(), SPIKES, **given)) for given in ({}, {"timesteps": len(SPIKES)})]
+    assert alike[0] == alike[1]
+    said = refusal(Backwards(), SPIKES, timesteps=len(SPIKES))
+    assert said.index("is multiplied by what 'flip' made") < said.index("called once a timestep: ")
+
+
 def test_what_a_module_raises_by_itself_is_said_to_be_its_own() -> None:
     said = (
         "the module itself raises RuntimeError where it gets [14, 5, 20] of torch.float32: mat1 and mat2 shapes cannot"

@@ -646,6 +646,23 @@ class Peephole(nn.Module):  # type: ignore[misc]
         return self.fc(h)
 
 
+class MatrixAGate(nn.Module):  # type: ignore[misc]
+    """An LSTM by hand in which every gate has matrices of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = nn.ModuleList(nn.Linear(INPUTS + HIDDEN, HIDDEN) for _ in range(4))
+        self.fc = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        h = c = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            i, f, g, o = (gate(torch.cat([step, h], 1)) for gate in self.gates)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+        return self.fc(h)
+
+
 @torch.jit.script
 def _decayed(v: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
     return 0.9 * v + current
@@ -2020,6 +2037,7 @@ ZOO: dict[str, TorchNetwork] = {
         make=RadLif, judge=of_membrane, loss="ce_max_membrane_loss", batch_first=True, scale=1.5
     ),
     "cells written out: GRU": TorchNetwork(make=OwnGru, loss="", judge=of_counts, scale=2.0),
+    "cells written out: a matrix a gate": TorchNetwork(make=MatrixAGate, loss="", judge=of_counts, scale=2.0),
     "cells written out: EGRU": TorchNetwork(make=OwnEgru, loss="", judge=of_counts, scale=4.0),
     "neurons written out: quadratic, of planes": TorchNetwork(
         make=Quadratic, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
