@@ -8,13 +8,13 @@ from __future__ import annotations
 from mimdsim.profile import MemoryProfile, RunProfile
 
 # Okabe and Ito, "Color Universal Design" (2008): eight colours distinguishable with any common colour blindness.
-VERMILLION, SKY, YELLOW, PURPLE = "#D55E00", "#56B4E9", "#F0E442", "#CC79A7"
+VERMILION, SKY, YELLOW, PURPLE = "#D55E00", "#56B4E9", "#F0E442", "#CC79A7"
 BLUE, GREEN, ORANGE, BLACK = "#0072B2", "#009E73", "#E69F00", "#000000"
 GREY, PALE, INK = "#8C8C8C", "#E6E6E6", "#222222"
 # compute reddish, exchange pale blue, sync yellow, as in Graphcore's PopVision
-PART_COLOURS = (VERMILLION, SKY, YELLOW, PURPLE)
-CATEGORY_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, GREY, "#882255", "#555555")
-LAYER_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, "#882255")
+PART_COLOURS = (VERMILION, SKY, YELLOW, PURPLE)
+CATEGORY_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, GREY, "#882255", "#555555")
+LAYER_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, "#882255")
 
 
 def category_colours(memory: MemoryProfile) -> dict[str, str]:

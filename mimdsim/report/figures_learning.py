@@ -8,7 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile
-from mimdsim.report.colours import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION
+from mimdsim.report.colours import BLUE, GREEN, INK, ORANGE, SKY, VERMILION
 from mimdsim.report.formatting import clipped, significant, thousands
 from mimdsim.report.style import panels, plain_axis, styled_plain, thousands_axis
 
@@ -91,7 +91,7 @@ def draw_activity(profile: RunProfile) -> Figure | None:
         above = " (above the panel)" if lists else ""
         # far above the curves, the capacity line would flatten them: then it is only named
         if lists and layer.capacity <= 4 * highest:
-            panel.axhline(layer.capacity, color=VERMILLION, linestyle="--", label="capacity")
+            panel.axhline(layer.capacity, color=VERMILION, linestyle="--", label="capacity")
             highest, above = max(layer.capacity, highest), ""
         mean = sum(layer.spikes_by_timestep) / len(layer.spikes_by_timestep)
         title = (

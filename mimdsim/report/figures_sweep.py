@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.base.units import dimension, parse_quantity
-from mimdsim.report.colours import INK, LAYER_COLOURS, VERMILLION
+from mimdsim.report.colours import INK, LAYER_COLOURS, VERMILION
 from mimdsim.report.formatting import clipped, field_value, field_values
 from mimdsim.report.style import panels, styled
 
@@ -120,8 +120,8 @@ def draw_sweep(rows: Sequence[Row], axes: Sequence[str]) -> Figure | None:
         _line(memory, x, [row["peak_bytes"] / 1024 for row in line], line, size, **look)
     limits = sorted({row["limit_bytes"] / 1024 for row in timed})
     if len(limits) == 1:
-        memory.axhline(limits[0], color=VERMILLION, linewidth=1.2, linestyle="--")
-        memory.text(0.01, limits[0], " limit", color=VERMILLION, va="bottom", transform=memory.get_yaxis_transform())
+        memory.axhline(limits[0], color=VERMILION, linewidth=1.2, linestyle="--")
+        memory.text(0.01, limits[0], " limit", color=VERMILION, va="bottom", transform=memory.get_yaxis_transform())
     for panel, title, label in (
         (speed, "Time", "ms per training step (band: interval)"),
         (ratio, "Time relative to the first point", "times the first point's (band: interval)"),

@@ -18,7 +18,7 @@ from mimdsim.report.colours import (
     INK,
     LAYER_COLOURS,
     PALE,
-    VERMILLION,
+    VERMILION,
     largest_first,
     layer_colours,
 )
@@ -78,7 +78,7 @@ def draw_tile_balance(profile: RunProfile) -> Figure | None:
     worked = busy[busy > 0]
     figure, (left, right) = panels(1, 2, height=3.6, width_ratios=(3, 2), sharey=True)
     left.fill_between(np.arange(len(busy)), busy, step="mid", color=BLUE, linewidth=0)
-    left.axhline(worked.mean(), color=VERMILLION, linestyle="--")
+    left.axhline(worked.mean(), color=VERMILION, linestyle="--")
     words = f"mean {thousands(worked.mean())}"
     left.text(0.02 * len(busy), worked.mean(), words, va="center", fontsize=8.5, bbox=LABEL_BOX)
     left.set(
@@ -90,7 +90,7 @@ def draw_tile_balance(profile: RunProfile) -> Figure | None:
     )
     bounds = (0, busy[0])
     right.hist(busy, BINS, range=bounds, orientation="horizontal", color=BLUE, edgecolor="white", linewidth=0.4)
-    right.axhline(worked.mean(), color=VERMILLION, linestyle="--")
+    right.axhline(worked.mean(), color=VERMILION, linestyle="--")
     right.set(title="Number of tiles by busy cycles", xlabel="number of tiles")
     for axes in (left, right):
         axes.grid()
@@ -166,7 +166,7 @@ def draw_memory_by_tile(profile: RunProfile, ax: Axes | None = None) -> Figure |
     little = memory.peak_bytes < LITTLE * memory.limit_bytes
     limit, peak = memory.limit_bytes / 1024, memory.peak_bytes / 1024
     if not little:
-        axes.axhline(limit, color=VERMILLION, linestyle="--", label=f"limit {show_bytes(memory.limit_bytes)}")
+        axes.axhline(limit, color=VERMILION, linestyle="--", label=f"limit {show_bytes(memory.limit_bytes)}")
     words = f"fullest: tile {thousands(memory.peak_tile)}, {show_bytes(memory.peak_bytes)}"
     _annotate_maximum(axes, memory.peak_tile + 0.5, peak, words, table.shape[1])
     binned = "" if len(chosen) == table.shape[1] else f" (fullest tile of each of {thousands(len(chosen))} bins)"
@@ -197,8 +197,8 @@ def draw_liveness(profile: RunProfile) -> Figure | None:
     _draw_staircase(upper, [point.fullest_tile_bytes / 1024 for point in points], points)
     little = tiled.memory.peak_bytes < LITTLE * limit
     if not little:
-        upper.axhline(limit / 1024, color=VERMILLION, linestyle="--")
-        upper.text(len(points), limit / 1024, f"limit {show_bytes(limit)} ", ha="right", va="bottom", color=VERMILLION)
+        upper.axhline(limit / 1024, color=VERMILION, linestyle="--")
+        upper.text(len(points), limit / 1024, f"limit {show_bytes(limit)} ", ha="right", va="bottom", color=VERMILION)
     if always:
         upper.axhline(always / 1024, color=INK, linestyle=":", linewidth=1.2)
         words = f"always live: at most {show_bytes(always)} on a tile"
