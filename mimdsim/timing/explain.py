@@ -205,6 +205,15 @@ TILED = "only programs of tiled machines have supersteps to explain"
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
+def _waits(program: Program, machine: MimdMachine, number: int, chip: int) -> tuple[int, int, int, bool]:
+    """Cycles of one exchange of a superstep on a chip, of its sync, and how many of those for the last tile; whether
+    that sync is of all chips."""
+    waiting = exchange_waits(program, machine)
+    closes = bool(waiting.closes[number])
+    synced = int(waiting.sync_of_all[number] if closes else waiting.sync[number, chip])
+    return int(waiting.exchange[number, chip]), synced, int(waiting.late[number, chip]) if synced else 0, closes
+
+
 def explain(
     program: Program,
     machine: Given,
@@ -252,10 +261,8 @@ def explain(
     shown = _execution(every, times, timestep)
     part = critical_path(program, machine, loads)[number]
     chip = tile // program.tiles_per_chip
-    waiting = exchange_waits(program, machine)
-    here, closes = int(waiting.exchange[number, chip]), bool(waiting.closes[number])
+    here, synced, late, closes = _waits(program, machine, number, chip)
     links = fabric_of(machine).links(program, found.exchange) if found.exchange is not None and here else None
-    synced = waiting.sync_of_all[number] if closes else waiting.sync[number, chip]
     return Explanation(
         superstep=found.name,
         phase=found.phase,
@@ -271,7 +278,7 @@ def explain(
         compute=tuple(compute),
         waiting=_compute_waiting(load, part, np.broadcast_to(every, times), chip, machine),
         exchange=exchange_rows(program, found, machine, part, here, tile, times),
-        sync=sync_rows(machine, part, int(synced), int(waiting.late[number, chip]) if synced else 0, closes, times),
+        sync=sync_rows(machine, part, synced, late, closes, times),
         fullest_link="" if links is None else links.fullest(chip, here),
     )
 
