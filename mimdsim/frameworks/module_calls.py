@@ -76,11 +76,6 @@ NEAREST = {
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    "SLSTM": (
-        "torch.nn.LSTM, or cells whose own weights read what they send, as network.neuron = 'egru' (an SLSTM's read "
-        "its potentials, other layers its spikes; and where its input has another width than its states, snnTorch 1.0 "
-        "sets these to 0 in every timestep)"
-    ),
     "SConv2dLSTM": _CELL,
     **dict.fromkeys(("AssociativeLeaky", "LeakyParallel", "LinearLeaky", "StateLeaky"), "snntorch Leaky"),
     **dict.fromkeys(
@@ -367,7 +362,7 @@ class ModuleRecorder(Recorder):
             self.seen.layers[name] = NeuronCalls(name=name, module=module, reading=reading)
         calls = self.seen.layers[name]
         handed = list(tensors_in(args[1:]))
-        if not (calls.outputs or calls.reading.of_cells) and any(self._begins_elsewhere(module, args[0], handed)):
+        if not calls.outputs and calls.reading.has_potential and any(self._begins_elsewhere(module, args[0], handed)):
             raise refusal(f"{where} begins with a state that is not the one it begins with by itself; leave that out")
         for state in handed:
             origin = self.origin(state)

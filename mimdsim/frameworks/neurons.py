@@ -8,6 +8,7 @@ and the gradient of its currents through the reset. A reader that is wrong, or a
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -60,6 +61,11 @@ class Reading:
     def of_cells(self) -> bool:
         """Whether the model is one of cells, or of equations."""
         return self.model in CELL_MODELS or self.written is not None
+
+    @property
+    def has_potential(self) -> bool:
+        """Whether it returns a potential beside what it sends."""
+        return not self.of_cells or (self.model in CELL_MODELS and CELL_MODELS[self.model].spiking)
 
     @property
     def neuron(self) -> LinearNeuron:
@@ -148,6 +154,30 @@ def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
         return replace(reading, recurrent="V")
 
     return read
+
+
+def _slstm(module: Any) -> Reading:
+    """snnTorch 1.0 clears the states of one whose input has another width than they have in every timestep."""
+    keeps, learns = module.input_size == module.hidden_size, isinstance(module.threshold, torch.nn.Parameter)
+    if not keeps:
+        warnings.warn(
+            f"an SLSTM of {module.input_size} inputs and {module.hidden_size} neurons keeps nothing from one timestep "
+            "to the next: snnTorch sets its states to 0 in every timestep where these widths differ, and so they are "
+            "here; give it as many neurons as inputs",
+            UserWarning,
+            stacklevel=2,
+        )
+    return Reading(
+        model="slstm" if module.reset_mechanism == "none" else f"slstm_{module.reset_mechanism}",
+        parameters={"threshold": number(module.threshold, every=learns), "memory": float(keeps)},
+        reset="",
+        reset_gradient="",
+        weights="lstm_cell.weight_ih",
+        recurrent="lstm_cell.weight_hh",
+        bias="lstm_cell.bias_ih" if module.bias else "",
+        recurrent_bias="lstm_cell.bias_hh" if module.bias else "",
+        learned={"threshold": "threshold"} if learns and module.threshold.requires_grad else {},
+    )
 
 
 class _Nothing(torch.nn.Module):  # type: ignore[misc]
@@ -313,6 +343,7 @@ NEURONS: dict[str, Reader] = {
             "Synaptic": _snntorch("synaptic", "alpha", "beta"),
             "RSynaptic": _snntorch("synaptic", "alpha", "beta"),
             "Alpha": _snntorch("alpha", "alpha", "beta"),
+            "SLSTM": _slstm,
         }),
         ("norse", _run_norse, lambda module: iter(()), {
             **dict.fromkeys(("LIFCell", "LIF", "LIFRecurrentCell", "LIFRecurrent"), _norse("norse_lif", *_LIF)),
@@ -346,7 +377,7 @@ def read_neuron(where: str, module: torch.nn.Module) -> Reading:
     if problems:
         raise refusal(*problems)
     reading = reader.read(module)
-    if not reading.learned:
+    if not reading.learned or reading.of_cells:
         return reading
     try:
         neuron_of(reading.model, reading.parameters, reset=reading.reset, learned=reading.learned)
@@ -358,11 +389,14 @@ def read_neuron(where: str, module: torch.nn.Module) -> Reading:
 def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width: int) -> Reading:
     """The reading with the surrogate and the reset gradient that the module has; raises DescriptionError where what it
     does is not what was read."""
+    for key, value in reading.parameters.items():
+        if isinstance(value, tuple) and (reading.of_cells or len(value) != width):
+            raise refusal(f"{where} has {len(value)} values of {key} for {width} neurons; nearest: one for all of them")
+    if reading.of_cells and reading.has_potential:
+        name, slope, _ = nearest_surrogate(where, partial(_derivative, where, copy.deepcopy(module.spike_grad)), False)
+        return replace(reading, surrogate=name, slope=slope)
     if reading.of_cells:
         return reading
-    for key, value in reading.parameters.items():
-        if isinstance(value, tuple) and len(value) != width:
-            raise refusal(f"{where} has {len(value)} values of {key} for {width} neurons; nearest: one for all of them")
     run = NEURONS[neuron_key(module)].run
     assert run is not None
     plain = copy.deepcopy(module).double()
@@ -371,6 +405,20 @@ def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width
         name, slope = _surrogate(where, run, plain, reading.neuron, width)
         reading = replace(reading, surrogate=name, slope=slope)
     return replace(reading, reset_gradient=_reset_gradient(where, run, plain, reading, width))
+
+
+def _derivative(where: str, spike: Callable[[torch.Tensor], torch.Tensor], x: np.ndarray) -> np.ndarray:
+    """Of spikes, by how far potentials are above the threshold."""
+    above = torch.tensor(x, requires_grad=True)
+    spikes = spike(above)
+    if not spikes.requires_grad:
+        raise _without_surrogate(where)
+    found: np.ndarray = torch.autograd.grad(spikes.sum(), above)[0].numpy()
+    return found
+
+
+def _without_surrogate(where: str) -> DescriptionError:
+    return refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
 
 
 def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeuron, width: int) -> tuple[str, float]:
@@ -384,7 +432,7 @@ def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeur
         currents.requires_grad_()
         spikes = run(copy.deepcopy(module), currents)
         if not spikes.requires_grad:
-            raise refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
+            raise _without_surrogate(where)
         spikes[after, :, 0].sum().backward()
         assert currents.grad is not None
         found: np.ndarray = currents.grad[0, :, 0].numpy() / gain

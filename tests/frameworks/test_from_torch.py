@@ -111,6 +111,19 @@ def between(function: Any) -> Any:
     return Between(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
 
 
+class BegunLstm(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = snn.SLSTM(zoo.INPUTS, zoo.INPUTS, threshold=0.1)
+
+    def forward(self, x: Any) -> Any:
+        syn, mem, sent = torch.ones(zoo.BATCH, zoo.INPUTS), torch.zeros(zoo.BATCH, zoo.INPUTS), []
+        for step in x:
+            spk, syn, mem = self.cell(step, syn, mem)
+            sent.append(spk)
+        return torch.stack(sent)
+
+
 class OwnNorm(nn.BatchNorm1d):  # type: ignore[misc, name-defined]
     """Statistics that are constants to the gradient."""
 
@@ -527,9 +540,13 @@ REFUSED = {
     "(SConv2dLSTM) is not among the layers that run here; nearest: torch.nn.RNN": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 5, 6)), snn.SConv2dLSTM(1, 2, 3, init_hidden=True)
     ),
-    "(SLSTM) is not among the layers that run here; nearest: torch.nn.LSTM, or cells": lambda: nn.Sequential(
-        snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)
+    "has 4 values of threshold for 4 neurons; nearest: one for all of them": lambda: nn.Sequential(
+        snn.SLSTM(zoo.INPUTS, 4, init_hidden=True, threshold=torch.full((4,), 0.1), learn_threshold=True)
     ),
+    "'0' (SLSTM) has no surrogate gradient (surrogate_disable)": lambda: nn.Sequential(
+        snn.SLSTM(zoo.INPUTS, 4, init_hidden=True, surrogate_disable=True)
+    ),
+    "'cell' (SLSTM) begins with a state that is not the one it begins with by itself": BegunLstm,
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
         nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),
