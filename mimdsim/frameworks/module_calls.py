@@ -23,6 +23,7 @@ from torch.nn.utils.prune import BasePruningMethod
 from mimdsim.base.errors import MimdsimError
 from mimdsim.frameworks.delays import delays_of
 from mimdsim.frameworks.neurons import (
+    DECODES,
     NEURONS,
     SNNTORCH_STATES,
     Reading,
@@ -168,6 +169,8 @@ class ModuleRecorder(Recorder):
                 return plain(module, *args, **kwargs)
             if kind is Kind.UNKNOWN:
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
+            if decode := DECODES.get(getattr(module, "decode", None) or ""):
+                module.decode = None  # restored with all that the module keeps
             self._inside += 1
             try:
                 if kind is Kind.NEURON and not any(True for _ in tensors_in([args[1:], kwargs])):
@@ -178,7 +181,7 @@ class ModuleRecorder(Recorder):
                 self._record_call(kind, module, (*args, *kwargs.values()), made)
             finally:
                 self._inside -= 1
-            return made
+            return decode(torch.stack(made)) if decode else made
 
         torch.nn.Module.__call__ = call
         with self._own_gradients(), self._scripts():
@@ -562,6 +565,8 @@ def reset_states(module: torch.nn.Module) -> None:
     for each in module.modules():
         if hasattr(each, "_memories"):
             each.reset()
+        if neuron_key(each).startswith("spikingjelly.NonSpiking"):  # which begins anew in every call
+            vars(each).pop("v", None)
         for state in SNNTORCH_STATES:
             if neuron_key(each).startswith("snntorch.") and hasattr(each, state):
                 setattr(each, state, torch.zeros(0))

@@ -307,19 +307,29 @@ def _spikingjelly(model: str, **constants: float) -> Callable[[Any], Reading]:
     return read
 
 
+# what neurons that never spike make of their potentials of all timesteps, [timesteps, batch, neurons]; of other names
+# they return them as they are
+DECODES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "max-mem": lambda every: torch.max(every, 0).values,
+    "mean-mem": lambda every: torch.mean(every, 0),
+    "last_mem": lambda every: every[-1],
+}
+
+
 def _reader_problems(module: Any) -> Iterator[str]:
-    if module.decode is not None:
-        yield f"reads its potentials by decode={module.decode!r}: leave it out, and do that to what it returns"
+    if module.decode == "max-abs-mem":
+        yield "reads the potential that is furthest from 0 (decode='max-abs-mem'); nearest: 'max-mem'"
 
 
 def _spikingjelly_reader(module: Any) -> Reading:
-    return Reading(
-        model="spikingjelly_lif",
-        parameters={"tau": float(module.tau), "decay_input": 1.0},
-        reset="none",
-        spiking=False,
-        in_time=True,
-    )
+    leaks = {"tau": float(module.tau), "decay_input": 1.0} if hasattr(module, "tau") else {}
+    model, parameters = ("spikingjelly_lif", leaks) if leaks else ("if", {"r": 1.0})
+    return Reading(model=model, parameters=parameters, reset="none", spiking=False, in_time=True)
+
+
+def _run_reader(module: Any, currents: torch.Tensor) -> torch.Tensor:
+    module.decode = None
+    return torch.stack(module(currents))
 
 
 def _run_spikingjelly(module: Any, currents: torch.Tensor) -> torch.Tensor:
@@ -357,8 +367,8 @@ NEURONS: dict[str, Reader] = {
             "ParametricLIFNode": _spikingjelly("spikingjelly_plif"),
             "IFNode": _spikingjelly("if", r=1.0),
         }),
-        ("spikingjelly", lambda module, currents: torch.stack(module(currents)), _reader_problems, {
-            "NonSpikingLIFNode": _spikingjelly_reader,
+        ("spikingjelly", _run_reader, _reader_problems, {
+            **dict.fromkeys(("NonSpikingLIFNode", "NonSpikingIFNode"), _spikingjelly_reader),
         }),
     )
     for name, read in readers.items()

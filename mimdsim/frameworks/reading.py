@@ -175,8 +175,9 @@ def _runs_in_float64(
     module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, loss: str | Mapping[str, Any], output: str
 ) -> bool:
     """Whether a copy of it is read without a complaint where PyTorch rounds next to nothing."""
-    rounded = torch.Tensor.float
+    rounded, default = torch.Tensor.float, torch.get_default_dtype()
     torch.Tensor.float = torch.Tensor.double  # as snnTorch makes spikes
+    torch.set_default_dtype(torch.float64)  # and states of SLSTM
     try:
         with warnings.catch_warnings(action="ignore"):
             workload_of(copy.deepcopy(module).double(), example.double(), timesteps, loss, output, "", None, None)
@@ -184,6 +185,7 @@ def _runs_in_float64(
         return False
     finally:
         torch.Tensor.float = rounded
+        torch.set_default_dtype(default)
     return True
 
 

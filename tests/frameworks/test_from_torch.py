@@ -208,6 +208,23 @@ def test_neurons_of_spikingjelly_that_never_spike_are_read_as_the_module_reads_t
     assert (made.network.output, made.training.reading) == ("membrane", reading)
 
 
+DECODES = {"max-mem": "max", "mean-mem": "mean", "last_mem": "last", None: "sum", "last-mem": "sum"}
+
+
+@pytest.mark.parametrize("node", ["NonSpikingLIFNode", "NonSpikingIFNode"])
+@pytest.mark.parametrize("decode", DECODES)
+def test_what_neurons_that_never_spike_decode_is_how_they_are_read(node: str, decode: str | None) -> None:
+    """SpikingJelly's code knows 'last_mem', and returns all potentials for what it does not know, as 'last-mem'."""
+    torch.manual_seed(0)
+    last = getattr(zoo.neuron, node)(decode=decode)
+    net = nn.Sequential(nn.Linear(zoo.INPUTS, 8), zoo.neuron.LIFNode(step_mode="m"), nn.Linear(8, 4), last)
+    net(SPIKES)  # leaves a potential, with which no call begins
+    zoo.functional.reset_net(net)
+    made = frameworks.from_torch(net, SPIKES)
+    assert (made.network.output, made.training.reading) == ("membrane", DECODES[decode])
+    assert last.decode == decode
+
+
 @pytest.mark.parametrize("mode", ["s", "m"])
 def test_neurons_of_spikingjelly_that_never_reach_their_threshold_are_read_by_their_potential(mode: str) -> None:
     import mimdsim
@@ -545,6 +562,9 @@ REFUSED = {
     ),
     "'0' (SLSTM) has no surrogate gradient (surrogate_disable)": lambda: nn.Sequential(
         snn.SLSTM(zoo.INPUTS, 4, init_hidden=True, surrogate_disable=True)
+    ),
+    "reads the potential that is furthest from 0 (decode='max-abs-mem'); nearest: 'max-mem'": lambda: nn.Sequential(
+        nn.Linear(zoo.INPUTS, 4), zoo.neuron.NonSpikingIFNode(decode="max-abs-mem")
     ),
     "'cell' (SLSTM) begins with a state that is not the one it begins with by itself": BegunLstm,
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(

@@ -1961,6 +1961,15 @@ ZOO: dict[str, TorchNetwork] = {
     "RNN of rectified numbers": TorchNetwork(
         make=lambda: Gated(nn.RNN(INPUTS, HIDDEN, nonlinearity="relu")), loss="", judge=of_counts, scale=1.5
     ),
+    **{
+        f"spikingjelly {type(last).__name__}, {last.decode}": TorchNetwork(
+            make=lambda last=last: nn.Sequential(
+                nn.Linear(INPUTS, HIDDEN), neuron.LIFNode(step_mode="m"), nn.Linear(HIDDEN, CLASSES), last
+            ),
+            loss="", judge=of_counts,
+        )
+        for last in (neuron.NonSpikingIFNode("max-mem"), neuron.NonSpikingLIFNode(3.0, "mean-mem"))
+    },
     "SLSTM": TorchNetwork(make=lambda: SpikingLstms(2), judge=of_counts),
     "SLSTM, reset by subtraction, a learned threshold": TorchNetwork(
         make=lambda: SpikingLstms(1, reset_mechanism="subtract", learn_threshold=True), judge=of_counts
