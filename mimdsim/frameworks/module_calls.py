@@ -23,15 +23,15 @@ from torch.nn.utils.prune import BasePruningMethod
 from mimdsim.base.errors import MimdsimError
 from mimdsim.frameworks.delays import delays_of
 from mimdsim.frameworks.neurons import (
-    DECODES,
-    NEURONS,
     SNNTORCH_STATES,
     Reading,
+    has_model,
     match_gradients,
     neuron_key,
     numbers_of,
     read_neuron,
     refusal,
+    without_factors,
 )
 from mimdsim.frameworks.origins import (
     FunctionResult,
@@ -123,7 +123,7 @@ class Kind(Enum):
 def kind_of(module: torch.nn.Module) -> Kind:
     """Containers are modules of the user's own and of the frameworks that are no layers themselves."""
     key = neuron_key(module)
-    if key in NEURONS:
+    if has_model(module):
         return Kind.NEURON
     if function_of(module):
         return Kind.FUNCTION
@@ -169,19 +169,18 @@ class ModuleRecorder(Recorder):
                 return plain(module, *args, **kwargs)
             if kind is Kind.UNKNOWN:
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
-            if decode := DECODES.get(getattr(module, "decode", None) or ""):
-                module.decode = None  # restored with all that the module keeps
             self._inside += 1
             try:
-                if kind is Kind.NEURON and not any(True for _ in tensors_in([args[1:], kwargs])):
-                    self._check_kept(module)
-                made = plain(module, *args, **kwargs)
-                if kind is Kind.NEURON:
-                    self._kept[id(module)] = _kept_by(module)
-                self._record_call(kind, module, (*args, *kwargs.values()), made)
+                with without_factors(module) as finished:
+                    if kind is Kind.NEURON and not any(True for _ in tensors_in([args[1:], kwargs])):
+                        self._check_kept(module)
+                    made = plain(module, *args, **kwargs)
+                    if kind is Kind.NEURON:
+                        self._kept[id(module)] = _kept_by(module)
+                    self._record_call(kind, module, (*args, *kwargs.values()), made)
             finally:
                 self._inside -= 1
-            return decode(torch.stack(made)) if decode else made
+            return finished(made)
 
         torch.nn.Module.__call__ = call
         with self._own_gradients(), self._scripts():

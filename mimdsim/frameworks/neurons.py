@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -114,19 +115,12 @@ SNNTORCH_STATES = ("spk", "syn", "syn_exc", "syn_inh", "mem")
 
 
 def _snntorch_problems(module: Any) -> Iterator[str]:
-    if isinstance(module.graded_spikes_factor, torch.nn.Parameter):
-        yield "learns what its spikes are (learn_graded_spikes_factor), which is 1 here: leave it out"
     if type(module).__name__ == "Lapicque" and isinstance(module.beta, torch.nn.Parameter):
         yield "learns its beta (learn_beta), which its R and C do not follow: leave it out, or write snntorch Leaky"
     if module.inhibition:
         yield "has inhibition, which lets one neuron of a layer fire: leave it out"
     if module.state_quant:
         yield "rounds its state (state_quant): leave it out, and give mapping.value_bytes for halves"
-    if float(module.graded_spikes_factor) != 1:
-        factor = f"{float(module.graded_spikes_factor):g}"
-        yield f"sends spikes of {factor} (graded_spikes_factor); nearest: 1, and weights of {factor} * spikes"
-    if not getattr(module, "reset_delay", True):
-        yield "resets in the timestep of the spike (reset_delay=False); nearest: reset_delay=True, its default"
     if getattr(module, "kernel_size", None) is not None:
         yield "is recurrent by a convolution; nearest: linear_features"
 
@@ -187,6 +181,7 @@ class _Nothing(torch.nn.Module):  # type: ignore[misc]
 
 def _run_snntorch(module: Any, currents: torch.Tensor) -> torch.Tensor:
     module.init_hidden, module.output = False, True
+    module.graded_spikes_factor = torch.ones(())
     if hasattr(module, "recurrent"):
         module.recurrent = _Nothing()
     for state in SNNTORCH_STATES:
@@ -378,6 +373,45 @@ NEURONS |= {
     for kind in ("GRU", "LSTM", "RNN")
     for cell in ("", "Cell")
 }
+
+
+def _size_of_spikes(module: Any) -> float | None:
+    """The number that they are multiplied by; None: it is learned, or one a neuron."""
+    size: Any = getattr(module, "graded_spikes_factor", 1.0)
+    return None if isinstance(size, torch.nn.Parameter) or torch.as_tensor(size).numel() > 1 else float(size)
+
+
+def has_model(module: Any) -> bool:
+    """Whether it is of a class of NEURONS, and not with options of which its own operations are read: a reset in the
+    timestep of the spike, spikes of a size that is learned or differs."""
+    plain = getattr(module, "reset_delay", True) and _size_of_spikes(module) is not None
+    refused = getattr(module, "inhibition", False) or getattr(module, "state_quant", False)
+    return neuron_key(module) in NEURONS and bool(plain or refused)
+
+
+@contextmanager
+def without_factors(module: Any) -> Iterator[Callable[[Any], Any]]:
+    """While a module sends potentials, or spikes of 1, as its model does; and what it makes of these by itself."""
+    decode, size = DECODES.get(str(getattr(module, "decode", None))), _size_of_spikes(module)
+    plain: dict[str, Any] = {"decode": None} if decode else {}
+    if size not in (None, 1.0):
+        plain = {"graded_spikes_factor": torch.ones_like(module.graded_spikes_factor)}
+
+    def finished(made: Any) -> Any:
+        if decode:
+            return decode(torch.stack(made))
+        if not plain:
+            return made
+        return (made[0] * size, *made[1:]) if isinstance(made, tuple) else made * size
+
+    held = {name: getattr(module, name) for name in plain}
+    try:
+        for name, value in plain.items():
+            setattr(module, name, value)
+        yield finished
+    finally:
+        for name, value in held.items():
+            setattr(module, name, value)
 
 
 def read_neuron(where: str, module: torch.nn.Module) -> Reading:

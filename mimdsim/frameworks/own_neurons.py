@@ -274,8 +274,14 @@ def _sent(where: str, families: list[Family], component: Component, output: str)
     read = [each for each in families if any(component.roots[made] for made in each[1])]
     if len(read) > 1:
         raise refusal(f"{where} send two kinds of values, which weights read; one of them can run")
-    spikes = [each for each in families if (each[0].latest[0].op == "spike") == (output != "membrane")]
+    spikes = [each for each in families if _is_spike(each[0].latest[0]) == (output != "membrane")]
     return [*read, *spikes, *families][0]
+
+
+def _is_spike(made: Made) -> bool:
+    """Whether it is a spike, or a number or parameter times one."""
+    of = [arg for arg in made.args if isinstance(arg, Made)]
+    return made.op == "spike" or (made.op == TIMES and len(of) == 1 and _is_spike(of[0]))
 
 
 def _every_read(recorded: Recorded) -> list[Read]:

@@ -510,7 +510,6 @@ REFUSED = {
         zoo.jelly.ElementWiseRecurrentContainer(zoo.neuron.IFNode(), torch.add)
     ),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
-    "'lif1' (Leaky) learns what its spikes are": lambda: loop(snn.Leaky(beta=0.9, learn_graded_spikes_factor=True)),
     "resets at thresholds that neurons have of their own": lambda: MembraneOf(
         snn.Leaky(beta=0.8, threshold=torch.linspace(0.5, 1.5, zoo.CLASSES))
     ),
@@ -524,8 +523,9 @@ REFUSED = {
     "reads a tensor of layout torch.sparse_coo": lambda: between(lambda spikes: spikes.to_sparse()),
     "votes on what another made of votes": lambda: votes(zoo.jelly.VotingLayer(3)),
     "has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True)),
-    "reset_delay=False": lambda: loop(snn.Leaky(beta=0.9, reset_delay=False)),
-    "graded_spikes_factor": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=2.0)),
+    "'lif1' (Leaky) has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True, reset_delay=False)),
+    "'lif1' (Leaky) rounds its state (state_quant)": lambda: loop(snn.Leaky(beta=0.9, state_quant=torch.round)),
+    "or one of these times a number above 0": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=-2.0)),
     "'lif1' (Leaky) has hooks": lambda: with_hook("lif1", "forward"),
     "'fc2' (Linear) has hooks": lambda: with_hook("fc2", "full_backward_pre"),
     "'fc2.weight' has a hook on its gradient": lambda: with_hook("fc2.weight", "post_accumulate_grad"),

@@ -1970,6 +1970,26 @@ ZOO: dict[str, TorchNetwork] = {
         )
         for last in (neuron.NonSpikingIFNode("max-mem"), neuron.NonSpikingLIFNode(3.0, "mean-mem"))
     },
+    "snntorch spikes of a size": TorchNetwork(
+        make=lambda: Loop(_leaky(graded_spikes_factor=0.3), _leaky(graded_spikes_factor=2.0)), judge=of_counts
+    ),
+    "snntorch spikes of a size that is learned": TorchNetwork(
+        make=lambda: Loop(*(_leaky(learn_graded_spikes_factor=True, graded_spikes_factor=0.7) for _ in range(2))),
+        judge=of_counts,
+    ),
+    "snntorch reset in the timestep of the spike": TorchNetwork(
+        make=lambda: Loop(_leaky(reset_delay=False), _leaky(reset_delay=False, reset_mechanism="zero")),
+        judge=of_counts,
+    ),
+    "snntorch Synaptic, reset in the timestep of the spike, learned": TorchNetwork(
+        make=lambda: Loop(
+            snn.Synaptic(alpha=0.7, beta=0.8, reset_delay=False, learn_threshold=True, threshold=0.9), _leaky()
+        ),
+        judge=of_counts,
+    ),
+    "snntorch RLeaky, reset in the timestep of the spike": TorchNetwork(
+        make=lambda: Loop(snn.RLeaky(beta=0.8, linear_features=HIDDEN, reset_delay=False), _leaky()), judge=of_counts
+    ),
     "SLSTM": TorchNetwork(make=lambda: SpikingLstms(2), judge=of_counts),
     "SLSTM, reset by subtraction, a learned threshold": TorchNetwork(
         make=lambda: SpikingLstms(1, reset_mechanism="subtract", learn_threshold=True), judge=of_counts
