@@ -24,6 +24,7 @@ from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.agreement import check_gradients
 from mimdsim.frameworks.delays import at_every_age, delay_of
+from mimdsim.frameworks.linear_runs import run_neuron
 from mimdsim.frameworks.module_calls import record
 from mimdsim.frameworks.network_table import (
     network_table,
@@ -33,7 +34,7 @@ from mimdsim.frameworks.network_table import (
     read_over_time,
     reading_of,
 )
-from mimdsim.frameworks.neurons import Reading, numbers_of, refusal, run_neuron
+from mimdsim.frameworks.neurons import Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Pooled, Product, Slice, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm

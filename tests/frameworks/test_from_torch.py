@@ -523,6 +523,13 @@ REFUSED = {
     "reads a tensor of layout torch.sparse_coo": lambda: between(lambda spikes: spikes.to_sparse()),
     "votes on what another made of votes": lambda: votes(zoo.jelly.VotingLayer(3)),
     "has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True)),
+    "'1' (IFNode) sends what its surrogate function makes, and no spikes (spiking=False)": lambda: nn.Sequential(
+        nn.Linear(zoo.INPUTS, 4), zoo.neuron.IFNode(surrogate_function=zoo.jelly_surrogate.ATan(spiking=False))
+    ),
+    "'1' (LIFCell) learns its constant 'tau_mem_inv', which is fixed here": lambda: nn.Sequential(
+        nn.Linear(zoo.INPUTS, 4),
+        zoo.norse.LIFCell(zoo.norse.LIFParameters(tau_mem_inv=nn.Parameter(torch.tensor(90.0)))),
+    ),
     "'lif1' (Leaky) has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True, reset_delay=False)),
     "'lif1' (Leaky) rounds its state (state_quant)": lambda: loop(snn.Leaky(beta=0.9, state_quant=torch.round)),
     "or one of these times a number above 0": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=-2.0)),
