@@ -23,14 +23,15 @@ from torch.nn.utils.prune import BasePruningMethod
 from mimdsim.base.errors import MimdsimError
 from mimdsim.frameworks.delays import delays_of
 from mimdsim.frameworks.neurons import (
-    NEURONS,
     SNNTORCH_STATES,
     Reading,
+    has_model,
     match_gradients,
     neuron_key,
     numbers_of,
     read_neuron,
     refusal,
+    without_factors,
 )
 from mimdsim.frameworks.origins import (
     FunctionResult,
@@ -76,11 +77,6 @@ NEAREST = {
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    "SLSTM": (
-        "torch.nn.LSTM, or cells whose own weights read what they send, as network.neuron = 'egru' (an SLSTM's read "
-        "its potentials, other layers its spikes; and where its input has another width than its states, snnTorch 1.0 "
-        "sets these to 0 in every timestep)"
-    ),
     "SConv2dLSTM": _CELL,
     **dict.fromkeys(("AssociativeLeaky", "LeakyParallel", "LinearLeaky", "StateLeaky"), "snntorch Leaky"),
     **dict.fromkeys(
@@ -127,7 +123,7 @@ class Kind(Enum):
 def kind_of(module: torch.nn.Module) -> Kind:
     """Containers are modules of the user's own and of the frameworks that are no layers themselves."""
     key = neuron_key(module)
-    if key in NEURONS:
+    if has_model(module):
         return Kind.NEURON
     if function_of(module):
         return Kind.FUNCTION
@@ -175,15 +171,16 @@ class ModuleRecorder(Recorder):
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
             self._inside += 1
             try:
-                if kind is Kind.NEURON and not any(True for _ in tensors_in([args[1:], kwargs])):
-                    self._check_kept(module)
-                made = plain(module, *args, **kwargs)
-                if kind is Kind.NEURON:
-                    self._kept[id(module)] = _kept_by(module)
-                self._record_call(kind, module, (*args, *kwargs.values()), made)
+                with without_factors(module) as finished:
+                    if kind is Kind.NEURON and not any(True for _ in tensors_in([args[1:], kwargs])):
+                        self._check_kept(module)
+                    made = plain(module, *args, **kwargs)
+                    if kind is Kind.NEURON:
+                        self._kept[id(module)] = _kept_by(module)
+                    self._record_call(kind, module, (*args, *kwargs.values()), made)
             finally:
                 self._inside -= 1
-            return made
+            return finished(made)
 
         torch.nn.Module.__call__ = call
         with self._own_gradients(), self._scripts():
@@ -367,7 +364,7 @@ class ModuleRecorder(Recorder):
             self.seen.layers[name] = NeuronCalls(name=name, module=module, reading=reading)
         calls = self.seen.layers[name]
         handed = list(tensors_in(args[1:]))
-        if not (calls.outputs or calls.reading.of_cells) and any(self._begins_elsewhere(module, args[0], handed)):
+        if not calls.outputs and calls.reading.has_potential and any(self._begins_elsewhere(module, args[0], handed)):
             raise refusal(f"{where} begins with a state that is not the one it begins with by itself; leave that out")
         for state in handed:
             origin = self.origin(state)
@@ -570,6 +567,8 @@ def reset_states(module: torch.nn.Module) -> None:
     for each in module.modules():
         if hasattr(each, "_memories"):
             each.reset()
+        if neuron_key(each).startswith("spikingjelly.NonSpiking"):  # which begins anew in every call
+            vars(each).pop("v", None)
         for state in SNNTORCH_STATES:
             if neuron_key(each).startswith("snntorch.") and hasattr(each, state):
                 setattr(each, state, torch.zeros(0))

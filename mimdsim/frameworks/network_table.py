@@ -174,7 +174,7 @@ def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     if wanted not in ("", "spikes", "membrane"):
         raise refusal(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
     reading = last.calls.reading
-    if reading.of_cells:
+    if not reading.has_potential:
         spikes = reading.written is not None and reading.written.model(reading.model).spiking
         return "spikes" if spikes else "membrane"
     returned = set().union(*map(sources_in, recorded.returned))
@@ -185,7 +185,7 @@ def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
         raise refusal(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
     if wanted == "spikes":
         return "spikes"
-    if not reading.spiking or reading.reset == "none":
+    if not reading.spiking or reading.reset == "none" or reading.of_cells:
         return "membrane"
     if not neuron_key(last.calls.module).startswith("snntorch."):
         raise refusal(
@@ -203,8 +203,8 @@ def read_over_time(
     by_module: whether that is what the loss is of; else any of what it returned may be the last layer's.
 
     Raises DescriptionError where it returned something else, as of some timesteps or classes."""
-    calls, of_cells = last.calls, last.calls.reading.of_cells
-    outputs, spikes = (calls.outputs, True) if reads == "spikes" or of_cells else (calls.states or calls.outputs, False)
+    calls, by_potential = last.calls, reads != "spikes" and last.calls.reading.has_potential
+    outputs, spikes = (calls.states or calls.outputs, False) if by_potential else (calls.outputs, True)
     origins, made = recorded.returned, recorded.made_by_call
     of_output = [at for at, each in enumerate(origins) if (calls.name, spikes) in sources_in(each)]
     if not of_output:

@@ -8,7 +8,9 @@ and the gradient of its currents through the reset. A reader that is wrong, or a
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,9 +19,9 @@ import numpy as np
 import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.graph import OPERATIONS
+from mimdsim.frameworks.linear_runs import gradient_of_currents, impulse, run_neuron
 from mimdsim.graph.cell_catalogue import CELL_MODELS
-from mimdsim.graph.linear_neurons import RESET_GRADIENTS, Gradient, LinearNeuron
+from mimdsim.graph.linear_neurons import RESET_GRADIENTS, LinearNeuron
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES, half_width
 
@@ -60,6 +62,11 @@ class Reading:
     def of_cells(self) -> bool:
         """Whether the model is one of cells, or of equations."""
         return self.model in CELL_MODELS or self.written is not None
+
+    @property
+    def has_potential(self) -> bool:
+        """Whether it returns a potential beside what it sends."""
+        return not self.of_cells or (self.model in CELL_MODELS and CELL_MODELS[self.model].spiking)
 
     @property
     def neuron(self) -> LinearNeuron:
@@ -111,19 +118,12 @@ SNNTORCH_STATES = ("spk", "syn", "syn_exc", "syn_inh", "mem")
 
 
 def _snntorch_problems(module: Any) -> Iterator[str]:
-    if isinstance(module.graded_spikes_factor, torch.nn.Parameter):
-        yield "learns what its spikes are (learn_graded_spikes_factor), which is 1 here: leave it out"
     if type(module).__name__ == "Lapicque" and isinstance(module.beta, torch.nn.Parameter):
         yield "learns its beta (learn_beta), which its R and C do not follow: leave it out, or write snntorch Leaky"
     if module.inhibition:
         yield "has inhibition, which lets one neuron of a layer fire: leave it out"
     if module.state_quant:
         yield "rounds its state (state_quant): leave it out, and give mapping.value_bytes for halves"
-    if float(module.graded_spikes_factor) != 1:
-        factor = f"{float(module.graded_spikes_factor):g}"
-        yield f"sends spikes of {factor} (graded_spikes_factor); nearest: 1, and weights of {factor} * spikes"
-    if not getattr(module, "reset_delay", True):
-        yield "resets in the timestep of the spike (reset_delay=False); nearest: reset_delay=True, its default"
     if getattr(module, "kernel_size", None) is not None:
         yield "is recurrent by a convolution; nearest: linear_features"
 
@@ -153,6 +153,30 @@ def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
     return read
 
 
+def _slstm(module: Any) -> Reading:
+    """snnTorch 1.0 clears the states of one whose input has another width than they have in every timestep."""
+    keeps, learns = module.input_size == module.hidden_size, isinstance(module.threshold, torch.nn.Parameter)
+    if not keeps:
+        warnings.warn(
+            f"an SLSTM of {module.input_size} inputs and {module.hidden_size} neurons keeps nothing from one timestep "
+            "to the next: snnTorch sets its states to 0 in every timestep where these widths differ, and so they are "
+            "here; give it as many neurons as inputs",
+            UserWarning,
+            stacklevel=2,
+        )
+    return Reading(
+        model="slstm" if module.reset_mechanism == "none" else f"slstm_{module.reset_mechanism}",
+        parameters={"threshold": number(module.threshold, every=learns), "memory": float(keeps)},
+        reset="",
+        reset_gradient="",
+        weights="lstm_cell.weight_ih",
+        recurrent="lstm_cell.weight_hh",
+        bias="lstm_cell.bias_ih" if module.bias else "",
+        recurrent_bias="lstm_cell.bias_hh" if module.bias else "",
+        learned={"threshold": "threshold"} if learns and module.threshold.requires_grad else {},
+    )
+
+
 class _Nothing(torch.nn.Module):  # type: ignore[misc]
     def forward(self, spikes: torch.Tensor) -> torch.Tensor:
         return 0 * spikes
@@ -160,6 +184,7 @@ class _Nothing(torch.nn.Module):  # type: ignore[misc]
 
 def _run_snntorch(module: Any, currents: torch.Tensor) -> torch.Tensor:
     module.init_hidden, module.output = False, True
+    module.graded_spikes_factor = torch.ones(())
     if hasattr(module, "recurrent"):
         module.recurrent = _Nothing()
     for state in SNNTORCH_STATES:
@@ -189,6 +214,12 @@ def _norse(model: str, *names: str, spiking: bool = True) -> Callable[[Any], Rea
         )
 
     return read
+
+
+def _norse_problems(module: Any) -> Iterator[str]:
+    for name, value in module.p._asdict().items():
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            yield f"learns its constant '{name}', which is fixed here: give it requires_grad=False"
 
 
 def _norse_iaf(module: Any) -> Reading:
@@ -249,6 +280,8 @@ NEVER = 1e9  # a threshold of neurons that are read by their potential, as in th
 
 
 def _spikingjelly_problems(module: Any) -> Iterator[str]:
+    if not getattr(module.surrogate_function, "spiking", True):
+        yield "sends what its surrogate function makes, and no spikes (spiking=False): leave that out"
     if module.v_threshold >= NEVER and module.step_mode == "m" and not module.store_v_seq:
         yield "never spikes, and keeps no potentials that could be read: set store_v_seq=True"
     for name, _ in module.named_parameters():
@@ -280,19 +313,29 @@ def _spikingjelly(model: str, **constants: float) -> Callable[[Any], Reading]:
     return read
 
 
+# what neurons that never spike make of their potentials of all timesteps, [timesteps, batch, neurons]; of other names
+# they return them as they are
+DECODES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "max-mem": lambda every: torch.max(every, 0).values,
+    "mean-mem": lambda every: torch.mean(every, 0),
+    "last_mem": lambda every: every[-1],
+}
+
+
 def _reader_problems(module: Any) -> Iterator[str]:
-    if module.decode is not None:
-        yield f"reads its potentials by decode={module.decode!r}: leave it out, and do that to what it returns"
+    if module.decode == "max-abs-mem":
+        yield "reads the potential that is furthest from 0 (decode='max-abs-mem'); nearest: 'max-mem'"
 
 
 def _spikingjelly_reader(module: Any) -> Reading:
-    return Reading(
-        model="spikingjelly_lif",
-        parameters={"tau": float(module.tau), "decay_input": 1.0},
-        reset="none",
-        spiking=False,
-        in_time=True,
-    )
+    leaks = {"tau": float(module.tau), "decay_input": 1.0} if hasattr(module, "tau") else {}
+    model, parameters = ("spikingjelly_lif", leaks) if leaks else ("if", {"r": 1.0})
+    return Reading(model=model, parameters=parameters, reset="none", spiking=False, in_time=True)
+
+
+def _run_reader(module: Any, currents: torch.Tensor) -> torch.Tensor:
+    module.decode = None
+    return torch.stack(module(currents))
 
 
 def _run_spikingjelly(module: Any, currents: torch.Tensor) -> torch.Tensor:
@@ -316,8 +359,9 @@ NEURONS: dict[str, Reader] = {
             "Synaptic": _snntorch("synaptic", "alpha", "beta"),
             "RSynaptic": _snntorch("synaptic", "alpha", "beta"),
             "Alpha": _snntorch("alpha", "alpha", "beta"),
+            "SLSTM": _slstm,
         }),
-        ("norse", _run_norse, lambda module: iter(()), {
+        ("norse", _run_norse, _norse_problems, {
             **dict.fromkeys(("LIFCell", "LIF", "LIFRecurrentCell", "LIFRecurrent"), _norse("norse_lif", *_LIF)),
             "LIFBoxCell": _norse("norse_lif_box", *_NORSE),
             "IAFCell": _norse_iaf,
@@ -329,8 +373,8 @@ NEURONS: dict[str, Reader] = {
             "ParametricLIFNode": _spikingjelly("spikingjelly_plif"),
             "IFNode": _spikingjelly("if", r=1.0),
         }),
-        ("spikingjelly", lambda module, currents: torch.stack(module(currents)), _reader_problems, {
-            "NonSpikingLIFNode": _spikingjelly_reader,
+        ("spikingjelly", _run_reader, _reader_problems, {
+            **dict.fromkeys(("NonSpikingLIFNode", "NonSpikingIFNode"), _spikingjelly_reader),
         }),
     )
     for name, read in readers.items()
@@ -342,6 +386,45 @@ NEURONS |= {
 }
 
 
+def _size_of_spikes(module: Any) -> float | None:
+    """The number that they are multiplied by; None: it is learned, or one a neuron."""
+    size: Any = getattr(module, "graded_spikes_factor", 1.0)
+    return None if isinstance(size, torch.nn.Parameter) or torch.as_tensor(size).numel() > 1 else float(size)
+
+
+def has_model(module: Any) -> bool:
+    """Whether it is of a class of NEURONS, and not with options of which its own operations are read: a reset in the
+    timestep of the spike, spikes of a size that is learned or differs."""
+    plain = getattr(module, "reset_delay", True) and _size_of_spikes(module) is not None
+    refused = getattr(module, "inhibition", False) or getattr(module, "state_quant", False)
+    return neuron_key(module) in NEURONS and bool(plain or refused)
+
+
+@contextmanager
+def without_factors(module: Any) -> Iterator[Callable[[Any], Any]]:
+    """While a module sends potentials, or spikes of 1, as its model does; and what it makes of these by itself."""
+    decode, size = DECODES.get(str(getattr(module, "decode", None))), _size_of_spikes(module)
+    plain: dict[str, Any] = {"decode": None} if decode else {}
+    if size not in (None, 1.0):
+        plain = {"graded_spikes_factor": torch.ones_like(module.graded_spikes_factor)}
+
+    def finished(made: Any) -> Any:
+        if decode:
+            return decode(torch.stack(made))
+        if not plain:
+            return made
+        return (made[0] * size, *made[1:]) if isinstance(made, tuple) else made * size
+
+    held = {name: getattr(module, name) for name in plain}
+    try:
+        for name, value in plain.items():
+            setattr(module, name, value)
+        yield finished
+    finally:
+        for name, value in held.items():
+            setattr(module, name, value)
+
+
 def read_neuron(where: str, module: torch.nn.Module) -> Reading:
     """What a module of one of NEURONS says it is; raises DescriptionError for options that nothing here stands for."""
     reader = NEURONS[neuron_key(module)]
@@ -349,7 +432,7 @@ def read_neuron(where: str, module: torch.nn.Module) -> Reading:
     if problems:
         raise refusal(*problems)
     reading = reader.read(module)
-    if not reading.learned:
+    if not reading.learned or reading.of_cells:
         return reading
     try:
         neuron_of(reading.model, reading.parameters, reset=reading.reset, learned=reading.learned)
@@ -361,11 +444,14 @@ def read_neuron(where: str, module: torch.nn.Module) -> Reading:
 def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width: int) -> Reading:
     """The reading with the surrogate and the reset gradient that the module has; raises DescriptionError where what it
     does is not what was read."""
+    for key, value in reading.parameters.items():
+        if isinstance(value, tuple) and (reading.of_cells or len(value) != width):
+            raise refusal(f"{where} has {len(value)} values of {key} for {width} neurons; nearest: one for all of them")
+    if reading.of_cells and reading.has_potential:
+        name, slope, _ = nearest_surrogate(where, partial(_derivative, where, copy.deepcopy(module.spike_grad)), False)
+        return replace(reading, surrogate=name, slope=slope)
     if reading.of_cells:
         return reading
-    for key, value in reading.parameters.items():
-        if isinstance(value, tuple) and len(value) != width:
-            raise refusal(f"{where} has {len(value)} values of {key} for {width} neurons; nearest: one for all of them")
     run = NEURONS[neuron_key(module)].run
     assert run is not None
     plain = copy.deepcopy(module).double()
@@ -374,6 +460,20 @@ def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width
         name, slope = _surrogate(where, run, plain, reading.neuron, width)
         reading = replace(reading, surrogate=name, slope=slope)
     return replace(reading, reset_gradient=_reset_gradient(where, run, plain, reading, width))
+
+
+def _derivative(where: str, spike: Callable[[torch.Tensor], torch.Tensor], x: np.ndarray) -> np.ndarray:
+    """Of spikes, by how far potentials are above the threshold."""
+    above = torch.tensor(x, requires_grad=True)
+    spikes = spike(above)
+    if not spikes.requires_grad:
+        raise _without_surrogate(where)
+    found: np.ndarray = torch.autograd.grad(spikes.sum(), above)[0].numpy()
+    return found
+
+
+def _without_surrogate(where: str) -> DescriptionError:
+    return refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
 
 
 def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeuron, width: int) -> tuple[str, float]:
@@ -387,7 +487,7 @@ def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeur
         currents.requires_grad_()
         spikes = run(copy.deepcopy(module), currents)
         if not spikes.requires_grad:
-            raise refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
+            raise _without_surrogate(where)
         spikes[after, :, 0].sum().backward()
         assert currents.grad is not None
         found: np.ndarray = currents.grad[0, :, 0].numpy() / gain
@@ -472,63 +572,3 @@ def _mismatch(where: str, reading: Reading, what: str, mine: np.ndarray, theirs:
         f"{where}: read as model '{reading.model}' (reset '{reading.reset}', {reading.surrogate} with slope "
         f"{reading.slope:g}), but {what} differs by up to {off:.2g} of the largest; an option of it is not known here"
     )
-
-
-# ---- a layer of linear neurons run alone over time, forward and backward, in float64: what a module is compared with
-
-MOST_STEPS = 8  # a current reaches the potential within as many timesteps as there are states, less one
-
-
-def run_neuron(neuron: LinearNeuron, currents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(spikes, what is compared with the threshold, states [timesteps, states, batch, neurons]), from a state of 0."""
-    neuron_step = OPERATIONS["neuron"].evaluate
-    x = np.zeros((len(neuron.states), *currents.shape[1:]))
-    fired = np.zeros(currents.shape[1:], bool)
-    spikes, potentials = np.zeros_like(currents), np.zeros_like(currents)
-    states = np.zeros((len(currents), *x.shape))
-    for t, current in enumerate(currents):
-        x, potentials[t] = neuron_step(neuron, x, current, fired)
-        states[t] = x
-        spikes[t] = fired = potentials[t] > neuron.threshold
-    return spikes, potentials, states
-
-
-def gradient_of_currents(
-    neuron: LinearNeuron, currents: np.ndarray, weight: np.ndarray, surrogate: str, slope: float
-) -> np.ndarray:
-    """The gradient by the currents of sum(weight * spikes), or without a surrogate of sum(weight * potentials)."""
-    spikes, potentials, states = run_neuron(neuron, currents)
-    full = neuron.resets and neuron.reset_gradient == "full"
-    matrix, drive = neuron.differs
-    about = Gradient(
-        neuron=neuron,
-        switched=neuron.resets and neuron.reset_gradient != "pass",
-        reads_state=full and matrix,
-        reads_current=full and drive,
-        of_fired=full,
-    )
-    gradient = np.zeros_like(currents)
-    dx, of_fired = np.zeros_like(states[0]), np.zeros(currents.shape[1:])
-    for t in reversed(range(len(currents))):
-        du = weight[t]
-        if surrogate:
-            du = (du + of_fired) * SURROGATES[surrogate].derivative(potentials[t] - neuron.threshold, np.float64(slope))
-        (dx,) = OPERATIONS["neuron_readout_gradient"].evaluate(neuron, dx, du)
-        fired = spikes[t - 1] > 0 if t else np.zeros(currents.shape[1:], bool)
-        before = states[t - 1] if t else np.zeros_like(states[0])
-        given = [fired] if about.switched else []
-        given += [before] if about.reads_state else []
-        given += [currents[t]] if about.reads_current else []
-        dx, gradient[t], *rest = OPERATIONS["neuron_gradient"].evaluate(about, dx, *given)
-        of_fired = rest[0] if rest else of_fired
-    return gradient
-
-
-def impulse(neuron: LinearNeuron) -> tuple[int, float]:
-    """(timesteps until a current reaches the potential, what a current of 1 adds to it then)."""
-    currents = np.zeros((MOST_STEPS, 1, neuron.neurons))
-    quiet = run_neuron(neuron, currents)[1]
-    currents[0] = 1e-9  # too little to fire
-    response = (run_neuron(neuron, currents)[1] - quiet)[:, 0, 0] / 1e-9
-    after = int(np.argmax(np.abs(response) > 1e-6))
-    return after, float(response[after])

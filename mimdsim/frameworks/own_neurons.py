@@ -316,8 +316,14 @@ def _sent(where: str, families: list[Family], component: Component, output: str)
             f"{where} send two kinds of values, which weights read; one of them can run (as in torch.nn.GRU, whose "
             "reset gate multiplies what weights made of its outputs)"
         )
-    spikes = [each for each in families if (each[0].latest[0].op == "spike") == (output != "membrane")]
+    spikes = [each for each in families if _is_spike(each[0].latest[0]) == (output != "membrane")]
     return [*read, *spikes, *families][0]
+
+
+def _is_spike(made: Made) -> bool:
+    """Whether it is a spike, or a number or parameter times one."""
+    of = [arg for arg in made.args if isinstance(arg, Made)]
+    return made.op == "spike" or (made.op == TIMES and len(of) == 1 and _is_spike(of[0]))
 
 
 def _every_read(recorded: Recorded) -> list[Read]:

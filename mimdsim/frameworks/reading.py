@@ -24,6 +24,7 @@ from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.agreement import check_gradients
 from mimdsim.frameworks.delays import at_every_age, delay_of
+from mimdsim.frameworks.linear_runs import run_neuron
 from mimdsim.frameworks.module_calls import RAISES, record
 from mimdsim.frameworks.network_table import (
     network_table,
@@ -33,7 +34,7 @@ from mimdsim.frameworks.network_table import (
     read_over_time,
     reading_of,
 )
-from mimdsim.frameworks.neurons import REFUSED_BY, Reading, numbers_of, refusal, run_neuron
+from mimdsim.frameworks.neurons import REFUSED_BY, Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Pooled, Product, Slice, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
@@ -203,8 +204,9 @@ def _runs_in_float64(
     module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, loss: str | Mapping[str, Any], output: str
 ) -> bool:
     """Whether a copy of it is read without a complaint where PyTorch rounds next to nothing."""
-    rounded = torch.Tensor.float
+    rounded, default = torch.Tensor.float, torch.get_default_dtype()
     torch.Tensor.float = torch.Tensor.double  # as snnTorch makes spikes
+    torch.set_default_dtype(torch.float64)  # and states of SLSTM
     try:
         with warnings.catch_warnings(action="ignore"):
             _read(copy.deepcopy(module).double(), example.double(), timesteps, loss, output, "", None, None)
@@ -212,6 +214,7 @@ def _runs_in_float64(
         return False
     finally:
         torch.Tensor.float = rounded
+        torch.set_default_dtype(default)
     return True
 
 

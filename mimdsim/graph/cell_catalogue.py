@@ -6,6 +6,7 @@ One record each, after the function that writes its equations; docs/neurons.md s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,18 @@ def _lstm(cell: Equations) -> Terms:
     i, f, g, o = cell.gates()
     c = sigmoid(f) * cell.state("c") + sigmoid(i) * tanh(g)
     return {OUTPUT: sigmoid(o) * tanh(c), "c": c}
+
+
+def _slstm(reset: str, cell: Equations) -> Terms:
+    i, f, g, o = cell.gates()
+    before, threshold, kept = cell.state("mem"), cell.value("threshold"), cell.p["memory"]
+    syn = sigmoid(f) * cell.state("syn") + sigmoid(i) * tanh(g)
+    mem = sigmoid(o) * tanh(syn)
+    if reset != "none":
+        fired = detached(cell.spike(before - threshold))
+        mem = mem - fired * (threshold if reset == "subtract" else mem)
+    left = {"syn": syn, "mem": mem} if kept == 1 else {"syn": kept * syn, "mem": kept * mem}
+    return {OUTPUT: cell.sent(mem, threshold), **left}
 
 
 def _egru(cell: Equations) -> Terms:
@@ -140,6 +153,36 @@ CELLS = (
         source="EGRU, Subramoney et al. 2023 (arXiv 2206.06178), as in EvNN: gates z, r, g; surrogate 'triangular', "
         "slope 1; its authors draw the first thresholds from a beta distribution of mean 0.3",
         sparse=True,
+    ),
+    *(
+        CellModel(
+            name="slstm" if reset == "none" else f"slstm_{reset}",
+            gates=4,
+            recurrent=True,
+            recurrent_of="mem",
+            states=("syn", "mem"),
+            parameters=(
+                Parameter(
+                    name="threshold", default=0.1, unit="of mem", meaning="a spike where mem is above it", low=0.0,
+                    high=1e6,
+                ),
+                Parameter(
+                    name="memory", default=1.0, unit="1", meaning="share of syn and mem that a timestep keeps", low=0.0,
+                    high=1.0,
+                ),
+            ),
+            learnable=("threshold",),
+            equations=partial(_slstm, reset),
+            equation=f"i, f, g, o as lstm, of mem; syn = f syn + i g; mem = o tanh(syn){then}; spike: mem > threshold",
+            source=f"snnTorch SLSTM, reset_mechanism '{reset}'; its own threshold, 1, is one that mem never reaches",
+            spiking=True,
+            sparse=True,
+        )
+        for reset, then in (
+            ("none", ""),
+            ("subtract", " - threshold, the last after a spike"),
+            ("zero", ", or 0 after a spike"),
+        )
     ),
     CellModel(
         name="izhikevich",

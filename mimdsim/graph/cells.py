@@ -35,10 +35,11 @@ class CellModel:
     """One row of the table of cells.
 
     gates: blocks of as many columns as there are neurons in the weights [inputs, gates * neurons] and in the biases, in
-    the order of the equations. recurrent: the layer's outputs of the timestep before have such weights, and biases,
-    too. states: carried beside the output. parameters: numbers, the same for all neurons. rows: numbers per neuron that
-    are trained, by the parameter that they start from; shared: those of them that are one number for the layer.
-    equations: the terms of the output and of every state, by name.
+    the order of the equations. recurrent: the layer's outputs of the timestep before, or a state (`recurrent_of`), have
+    such weights, and biases, too. states: carried beside the output. parameters: numbers, the same for all neurons.
+    rows: numbers per neuron that are trained, by the parameter that they start from; shared: those of them that are one
+    number for the layer; learnable: parameters that may be (`learning`). equations: the terms of the output and of
+    every state, by name.
     spiking: outputs are 0 or 1. sparse: outputs that are 0 send nothing; else all are sent always. reads_itself: the
     equations read the outputs of the timestep before.
     """
@@ -49,10 +50,12 @@ class CellModel:
     equation: str
     source: str
     recurrent: bool = False
+    recurrent_of: str = OUTPUT
     states: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     rows: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
+    learnable: tuple[str, ...] = ()
     spiking: bool = False
     sparse: bool = False
     reads_itself: bool = False
@@ -63,10 +66,22 @@ class CellModel:
         if wrong:
             raise MappingError(f"cell '{self.name}' has a {wrong[0]}, a name that is taken: give it another")
         known = {parameter.name for parameter in self.parameters}
-        if unknown := [row for row in self.rows if row not in known]:
+        if unknown := [row for row in (*self.rows, *self.learnable) if row not in known]:
             raise MappingError(f"cell '{self.name}': name a parameter '{unknown[0]}', from which that row starts")
+        if self.recurrent_of not in (OUTPUT, *self.states):
+            known_states = suggest(self.recurrent_of, self.states)
+            raise MappingError(
+                f"cell '{self.name}' has no state '{self.recurrent_of}' for its own weights{known_states}"
+            )
         if strange := [row for row in self.shared if row not in self.rows]:
             raise MappingError(f"cell '{self.name}' shares '{strange[0]}', which it does not learn")
+
+    def learning(self, names: tuple[str, ...]) -> CellModel:
+        """The same, of which these parameters are trained, one number for the layer. Raises MappingError for others."""
+        if unknown := [name for name in names if name not in self.learnable]:
+            known = ", ".join(self.learnable) or "nothing, only what their equations say: leave it out"
+            raise MappingError(f"network.learned names '{unknown[0]}'; by it cells \"{self.name}\" learn {known}")
+        return replace(self, rows=(*self.rows, *names), shared=(*self.shared, *names))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,14 +183,13 @@ class Equations:
     """
 
     def __init__(
-        self, body: GraphBuilder, name: str, cell: Cell, selection: Selection, current: str, own: str | None, rows: int
+        self, body: GraphBuilder, name: str, cell: Cell, selection: Selection, current: str, spiking: bool = True
     ):
-        """current: what weights and biases make of the sources [rows, gates * neurons]; own: of the layer's outputs of
-        the timestep before."""
-        self.p = dict(cell.values)
+        """current: what weights and biases make of the sources [rows, gates * neurons]; spiking: as of the layer."""
+        self.p, self._spiking = dict(cell.values), spiking
         self._body, self._layer, self.model, self._selection = body, name, cell.of, selection
-        self._current, self._own = current, own
-        columns = body.values[current].shape[1]
+        self._current, self._own = current, ""
+        rows, columns = body.values[current].shape
         self._shape = rows, columns // cell.of.gates
         self._states = {state: self._enter(state) for state in cell.of.states}
         self._rows: dict[str, Term] = {}
@@ -195,19 +209,29 @@ class Equations:
             )
         return Term(name, self)
 
+    def add_own(self, weights: str, bias: str) -> None:
+        """The product of the layer's own weights, and their biases, if there are some."""
+        read, layer = (
+            self.before if self.model.recurrent_of == OUTPUT else self.state(self.model.recurrent_of),
+            self._layer,
+        )
+        self._own = self._body.one("matmul", (read.name, weights), f"recurrent.{layer}", layer=layer)
+        if bias:
+            self._own = self._body.one("bias_add", (self._own, bias), f"recurrent.{layer}.biased", layer=layer)
+
     def from_inputs(self) -> tuple[Term, ...]:
         """One term per gate: sums over the sources."""
         return self._split(self._current)
 
     def from_itself(self) -> tuple[Term, ...]:
-        """One term per gate: sums over the layer's outputs of the timestep before."""
-        if self._own is None:
+        """One term per gate: sums over the layer's outputs of the timestep before, or over a state of it."""
+        if not self._own:
             raise MappingError(f"cell '{self.model.name}' asks for synapses onto itself: set recurrent = True")
         return self._split(self._own)
 
     def gates(self) -> tuple[Term, ...]:
-        """One term per gate: sums over the sources and over the layer's own outputs."""
-        if self._own is None:
+        """One term per gate: sums over the sources and over the layer's own outputs, or a state of it."""
+        if not self._own:
             return self._split(self._current)
         return self._split(self.made("add", Term(self._current, self), Term(self._own, self)).name)
 
@@ -229,11 +253,19 @@ class Equations:
             self._rows[name] = self.made("repeat_row", Term(held, self), attributes=self._shape[0])
         return self._rows[name]
 
+    def value(self, name: str) -> Term | float:
+        """Of a parameter: trained numbers where it is learned, else its number."""
+        return self.row(name) if name in self.model.rows else self.p[name]
+
     def spike(self, x: Term) -> Term:
         """1 where x > 0, else 0; its gradient is the layer's surrogate at x."""
         made = self.made("spike", x, attributes=replace(self._selection, threshold=0.0, second_threshold=0.0))
         self._body.values[made.name] = replace(self._body.values[made.name], role="")
         return made
+
+    def sent(self, potential: Term, threshold: Term | float) -> Term:
+        """Spikes of what lies above the threshold; of a layer that is read by its potential, that."""
+        return self.spike(potential - threshold) if self._spiking else potential
 
     def made(self, kind: str, *terms: Term, attributes: Any = None) -> Term:
         """The term that an operation of the graph makes of others."""

@@ -9,7 +9,7 @@ from typing import Any
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Shown
 from mimdsim.graph.batch_norm import BatchNorm
-from mimdsim.graph.cells import Cell, Equations
+from mimdsim.graph.cells import OUTPUT, Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.dropout import OF, PER
@@ -225,7 +225,8 @@ class Layer(Shown):
     def gives_itself_gradients(self) -> bool:
         """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
         if self.cell:
-            return self.recurs or self.cell.of.reads_itself
+            of = self.cell.of
+            return self.recurrence != "none" or of.reads_itself or (of.recurrent and of.recurrent_of == OUTPUT)
         return self.recurs or (reads_own_spikes(self) and self.linear.reset_gradient == "full")
 
     @cached_property
@@ -361,14 +362,11 @@ def cell_step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Car
     """
     cell, name = layer.cell, layer.name
     assert cell is not None
-    own = None
+    equations = Equations(body, name, cell, layer.selection, current, layer.spiking)
     if cell.of.recurrent:
         trained = {parameter.role: parameter.name for parameter in layer.acting}
-        own = body.one("matmul", (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)
-        if layer.bias:
-            own = body.one("bias_add", (own, trained["recurrent_bias"]), f"recurrent.{name}.biased", layer=name)
-    rows = body.values[current].shape[0]
-    return Equations(body, name, cell, layer.selection, current, own, rows).finish()
+        equations.add_own(trained["recurrent"], trained.get("recurrent_bias", ""))
+    return equations.finish()
 
 
 def reads_own_spikes(layer: Layer) -> bool:

@@ -111,6 +111,19 @@ def between(function: Any) -> Any:
     return Between(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
 
 
+class BegunLstm(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = snn.SLSTM(zoo.INPUTS, zoo.INPUTS, threshold=0.1)
+
+    def forward(self, x: Any) -> Any:
+        syn, mem, sent = torch.ones(zoo.BATCH, zoo.INPUTS), torch.zeros(zoo.BATCH, zoo.INPUTS), []
+        for step in x:
+            spk, syn, mem = self.cell(step, syn, mem)
+            sent.append(spk)
+        return torch.stack(sent)
+
+
 class OwnNorm(nn.BatchNorm1d):  # type: ignore[misc, name-defined]
     """Statistics that are constants to the gradient."""
 
@@ -193,6 +206,23 @@ def test_neurons_of_spikingjelly_that_never_spike_are_read_as_the_module_reads_t
 
     made = frameworks.from_torch(Read(), SPIKES)
     assert (made.network.output, made.training.reading) == ("membrane", reading)
+
+
+DECODES = {"max-mem": "max", "mean-mem": "mean", "last_mem": "last", None: "sum", "last-mem": "sum"}
+
+
+@pytest.mark.parametrize("node", ["NonSpikingLIFNode", "NonSpikingIFNode"])
+@pytest.mark.parametrize("decode", DECODES)
+def test_what_neurons_that_never_spike_decode_is_how_they_are_read(node: str, decode: str | None) -> None:
+    """SpikingJelly's code knows 'last_mem', and returns all potentials for what it does not know, as 'last-mem'."""
+    torch.manual_seed(0)
+    last = getattr(zoo.neuron, node)(decode=decode)
+    net = nn.Sequential(nn.Linear(zoo.INPUTS, 8), zoo.neuron.LIFNode(step_mode="m"), nn.Linear(8, 4), last)
+    net(SPIKES)  # leaves a potential, with which no call begins
+    zoo.functional.reset_net(net)
+    made = frameworks.from_torch(net, SPIKES)
+    assert (made.network.output, made.training.reading) == ("membrane", DECODES[decode])
+    assert last.decode == decode
 
 
 @pytest.mark.parametrize("mode", ["s", "m"])
@@ -480,7 +510,6 @@ REFUSED = {
         zoo.jelly.ElementWiseRecurrentContainer(zoo.neuron.IFNode(), torch.add)
     ),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
-    "'lif1' (Leaky) learns what its spikes are": lambda: loop(snn.Leaky(beta=0.9, learn_graded_spikes_factor=True)),
     "resets at thresholds that neurons have of their own": lambda: MembraneOf(
         snn.Leaky(beta=0.8, threshold=torch.linspace(0.5, 1.5, zoo.CLASSES))
     ),
@@ -494,8 +523,16 @@ REFUSED = {
     "reads a tensor of layout torch.sparse_coo": lambda: between(lambda spikes: spikes.to_sparse()),
     "votes on what another made of votes": lambda: votes(zoo.jelly.VotingLayer(3)),
     "has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True)),
-    "reset_delay=False": lambda: loop(snn.Leaky(beta=0.9, reset_delay=False)),
-    "graded_spikes_factor": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=2.0)),
+    "'1' (IFNode) sends what its surrogate function makes, and no spikes (spiking=False)": lambda: nn.Sequential(
+        nn.Linear(zoo.INPUTS, 4), zoo.neuron.IFNode(surrogate_function=zoo.jelly_surrogate.ATan(spiking=False))
+    ),
+    "'1' (LIFCell) learns its constant 'tau_mem_inv', which is fixed here": lambda: nn.Sequential(
+        nn.Linear(zoo.INPUTS, 4),
+        zoo.norse.LIFCell(zoo.norse.LIFParameters(tau_mem_inv=nn.Parameter(torch.tensor(90.0)))),
+    ),
+    "'lif1' (Leaky) has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True, reset_delay=False)),
+    "'lif1' (Leaky) rounds its state (state_quant)": lambda: loop(snn.Leaky(beta=0.9, state_quant=torch.round)),
+    "or one of these times a number above 0": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=-2.0)),
     "'lif1' (Leaky) has hooks": lambda: with_hook("lif1", "forward"),
     "'fc2' (Linear) has hooks": lambda: with_hook("fc2", "full_backward_pre"),
     "'fc2.weight' has a hook on its gradient": lambda: with_hook("fc2.weight", "post_accumulate_grad"),
@@ -527,9 +564,16 @@ REFUSED = {
     "(SConv2dLSTM) is not among the layers that run here; nearest: torch.nn.RNN": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 5, 6)), snn.SConv2dLSTM(1, 2, 3, init_hidden=True)
     ),
-    "(SLSTM) is not among the layers that run here; nearest: torch.nn.LSTM, or cells": lambda: nn.Sequential(
-        snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)
+    "has 4 values of threshold for 4 neurons; nearest: one for all of them": lambda: nn.Sequential(
+        snn.SLSTM(zoo.INPUTS, 4, init_hidden=True, threshold=torch.full((4,), 0.1), learn_threshold=True)
     ),
+    "'0' (SLSTM) has no surrogate gradient (surrogate_disable)": lambda: nn.Sequential(
+        snn.SLSTM(zoo.INPUTS, 4, init_hidden=True, surrogate_disable=True)
+    ),
+    "reads the potential that is furthest from 0 (decode='max-abs-mem'); nearest: 'max-mem'": lambda: nn.Sequential(
+        nn.Linear(zoo.INPUTS, 4), zoo.neuron.NonSpikingIFNode(decode="max-abs-mem")
+    ),
+    "'cell' (SLSTM) begins with a state that is not the one it begins with by itself": BegunLstm,
     "'1' (ILIFNode) is not among the layers that run here": lambda: nn.Sequential(
         nn.Linear(zoo.INPUTS, 4), zoo.neuron.ILIFNode()
     ),

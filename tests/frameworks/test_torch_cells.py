@@ -1,4 +1,4 @@
-"""GRU and LSTM of PyTorch as layers of cells: what is read, what is refused, and weights back in the module."""
+"""GRU and LSTM of PyTorch and SLSTM of snnTorch as layers of cells: what is read, refused, and put back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch_networks import BATCH, CLASSES, HIDDEN, INPUTS, TIMESTEPS, ZOO, Gated, GatedLoop, example, nn, torch
+from torch_networks import (
+    BATCH,
+    CLASSES,
+    HIDDEN,
+    INPUTS,
+    TIMESTEPS,
+    ZOO,
+    Gated,
+    GatedLoop,
+    example,
+    nn,
+    snn,
+    surrogate,
+    torch,
+)
 
 import mimdsim
 from mimdsim.base.errors import DescriptionError
@@ -92,6 +106,21 @@ def test_trained_weights_go_back_into_the_module() -> None:
     np.testing.assert_array_equal(held["cells.weight_hh_l0"], result.weights["hidden0.recurrent"].T)
     np.testing.assert_array_equal(held["cells.bias_hh_l0"], result.weights["hidden0.recurrent_bias"].reshape(-1))
     np.testing.assert_array_equal(held["cells.bias_ih_l0"], result.weights["hidden0.bias"].reshape(-1))
+
+
+def test_a_spiking_lstm_of_another_width_than_its_input_keeps_nothing() -> None:
+    torch.manual_seed(0)
+    grad = surrogate.fast_sigmoid(slope=10)
+    cells = snn.SLSTM(INPUTS, HIDDEN, threshold=0.05, reset_mechanism="zero", spike_grad=grad, init_hidden=True)
+    module = nn.Sequential(cells, nn.Linear(HIDDEN, CLASSES), snn.Leaky(beta=0.9, init_hidden=True))
+    with pytest.warns(UserWarning, match=f"{INPUTS} inputs and {HIDDEN} neurons keeps nothing"):
+        workload = mimdsim.from_torch(module, spikes(), timesteps=TIMESTEPS, changes={"training.max_training_steps": 2})
+    layer = network_of(workload).layers[0]
+    assert (layer.neuron.model, layer.neuron.values["memory"]) == ("slstm_zero", 0.0)
+    assert (layer.selection.surrogate, layer.selection.slope) == ("superspike", pytest.approx(10.0))
+    result = mimdsim.run(workload, "tiny")
+    assert not result.gradients["hidden0.recurrent"].any()
+    assert result.gradients["hidden0"].any()
 
 
 class Changed(nn.Module):  # type: ignore[misc]

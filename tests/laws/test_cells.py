@@ -101,6 +101,7 @@ NETWORKS = {
     "dropped": network("gru", dropout=0.5),
     "planes": of_planes(),
     "skips and feedback": with_skip(),
+    "learned thresholds": network(CELL_MODELS["slstm_subtract"].learning(("threshold",))),
 }
 
 
@@ -189,7 +190,7 @@ def test_event_based_cells_are_those_of_their_authors() -> None:
 
 
 @pytest.mark.first(4)
-@pytest.mark.parametrize("name", ["egru", "izhikevich", "exponential_lif"])
+@pytest.mark.parametrize("name", ["egru", "izhikevich", "exponential_lif", "slstm"])
 def test_gradients_of_smooth_spikes_are_those_of_finite_differences(name: str) -> None:
     of = NETWORKS[name]
     selection = replace(of.layers[0].selection, smooth=True, surrogate="sigmoid", slope=0.1)
@@ -248,8 +249,61 @@ def test_neurons_spike_as_published(name: str, gain: float) -> None:
 
 
 @pytest.mark.first(4)
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("reset", ["none", "subtract", "zero"])
+@pytest.mark.parametrize("inputs", [5, 6])
+def test_spiking_lstms_are_those_of_snntorch(reset: str, learns: bool, inputs: int) -> None:
+    """Which clears its states in every timestep where its input is not as wide as they are: nothing is kept."""
+    torch, snn = pytest.importorskip("torch"), pytest.importorskip("snntorch")
+    surrogate = pytest.importorskip("snntorch.surrogate")
+    model = CELL_MODELS["slstm" if reset == "none" else f"slstm_{reset}"].learning(("threshold",) * learns)
+    layer = layer_of("hidden0", "gru", inputs, 5)
+    selection = replace(layer.selection, surrogate="superspike", slope=10.0)
+    cell = cell_of(model, {"memory": float(inputs == 5), "threshold": 0.3})
+    plain = network("gru", timesteps=9)
+    of = replace(
+        plain, layers=(replace(layer, neuron=cell, selection=selection), *plain.layers[1:]), input_capacity=inputs
+    )
+    given = drawn(of, 5, np.float64).for_graph(of)
+    given["w.output"] = np.random.default_rng(1).normal(size=given["w.output"].shape)
+    threshold = float(given.get("c.hidden0.threshold", np.array(0.3)).squeeze())
+    found = interpret(training_graph(of), given)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # of the states that it begins with
+    try:
+        grad = surrogate.fast_sigmoid(slope=10)
+        module = snn.SLSTM(
+            inputs, 5, threshold=threshold, reset_mechanism=reset, spike_grad=grad, learn_threshold=learns
+        )
+        held = {"w": "weight_ih", "r": "weight_hh", "b": "bias_ih", "rb": "bias_hh"}
+        module.lstm_cell.load_state_dict(
+            {torch_name: torch.tensor(given[f"{role}.hidden0"].T).squeeze() for role, torch_name in held.items()}
+        )
+        syn, mem, every = None, None, []
+        for step in torch.tensor(given["input"]).double():
+            sent, syn, mem = module(step, syn, mem)
+            every.append(float(sent.mean()))
+        loss = torch.nn.functional.cross_entropy(
+            sent.double() @ torch.tensor(given["w.output"]) + torch.tensor(given["b.output"]),
+            torch.tensor(given["labels"]).long(),
+        )
+        loss.backward()
+    finally:
+        torch.set_default_dtype(default)
+    assert 0 < min(every) < max(every) < 1
+    assert float(found["loss"]) == pytest.approx(loss.item(), rel=1e-13)
+    gradients = {f"{role}.hidden0": getattr(module.lstm_cell, each).grad.numpy().T for role, each in held.items()}
+    gradients |= {"c.hidden0.threshold": module.threshold.grad.numpy()} if learns else {}
+    for name, gradient in gradients.items():
+        made = found[f"gradient.{name}"]  # those of spikes are float32 there
+        assert np.abs(made - gradient.reshape(made.shape)).max() <= 1e-6 * np.abs(gradient).max(), name
+
+
+@pytest.mark.first(4)
 @pytest.mark.parametrize("strategy", ["as_published", "graph_replay", "hoisted", "persistent"])
-@pytest.mark.parametrize("name", ["gru", "lstm", "egru", "izhikevich", "two, a timestep apart"])
+@pytest.mark.parametrize(
+    "name", ["gru", "lstm", "egru", "slstm", "slstm_zero", "learned thresholds", "izhikevich", "two, a timestep apart"]
+)
 def test_every_gpu_strategy_means_the_same(name: str, strategy: str) -> None:
     of = NETWORKS[name]
     graph, given = training_graph(of), drawn(of, 4, np.float64).for_graph(of)
@@ -264,7 +318,7 @@ def test_every_gpu_strategy_means_the_same(name: str, strategy: str) -> None:
 
 
 @pytest.mark.first(4)
-@pytest.mark.parametrize(("name", "gates"), [("gru", 3), ("lstm", 4), ("egru", 3)])
+@pytest.mark.parametrize(("name", "gates"), [("gru", 3), ("lstm", 4), ("egru", 3), ("slstm", 4)])
 def test_a_persistent_kernel_keeps_the_weights_of_all_gates(name: str, gates: int) -> None:
     made = lower_to_kernels(training_graph(NETWORKS[name]), STRATEGIES["persistent"], precision="fp32")
     recurrent = [kernel for kernel in made.kernels if isinstance(kernel, Recurrent)]
@@ -375,6 +429,8 @@ def test_a_state_may_be_called_as_something_of_the_layer(state: str) -> None:
         ({"rows": ("bias",)}, "a name that is taken"),
         ({"rows": ("w",)}, "a name that is taken"),
         ({"rows": ("start",)}, "name a parameter 'start', from which that row starts"),
+        ({"learnable": ("start",)}, "name a parameter 'start', from which that row starts"),
+        ({"recurrent_of": "ones"}, "has no state 'ones' for its own weights; did you mean 'one'"),
     ],
 )
 def test_names_that_cannot_be_are_refused(names: dict[str, Any], text: str) -> None:
@@ -432,6 +488,10 @@ def test_what_cells_cannot_be_is_refused() -> None:
         cell_of("gruu")
     with pytest.raises(MappingError, match="no such parameter; did you mean 'threshold'"):
         cell_of("egru", {"treshold": 1.0})
+    with pytest.raises(MappingError, match="names 'treshold'; by it cells \"slstm\" learn threshold"):
+        CELL_MODELS["slstm"].learning(("treshold",))
+    with pytest.raises(MappingError, match="learn nothing, only what their equations say: leave it out"):
+        CELL_MODELS["egru"].learning(("threshold",))
     with pytest.raises(MappingError, match="one number for the layer, 0 to 1"):
         cell_of("egru", {"threshold": [0.1, 0.2]})
 
@@ -508,7 +568,7 @@ def test_nir_has_no_cells() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gru", "egru", "exponential_lif"])
+@pytest.mark.parametrize("name", ["gru", "egru", "slstm_subtract", "exponential_lif"])
 def test_programs_of_cells_pass_the_check(name: str) -> None:
     report = api.check("digits", "tiny", changes=CHANGES | {"network.neuron": [name, "li"]}, strict=True)
     assert report.passed, report

@@ -173,8 +173,8 @@ def given_values(
         if parameter.role != "weights":  # around zero: neither silence nor every neuron at once
             weights = draw.uniform(-0.25, 0.25, shape)
         if parameter.constant:
-            neuron = next(layer.linear for layer in network.layers if layer.name == parameter.layer)
-            known = next(each for each in neuron.learned if each.name == parameter.constant)
+            learned = next(layer.learned for layer in network.layers if layer.name == parameter.layer)
+            known = next(each for each in learned if each.name == parameter.constant)
             weights = first_value(known) + weights / 8
         if dyadic:
             weights = np.round(weights / DYADIC_UNIT) * DYADIC_UNIT

@@ -1785,6 +1785,30 @@ class GatedLoop(nn.Module):  # type: ignore[misc]
         return torch.stack(made).mean(0)
 
 
+class SpikingLstms(nn.Module):  # type: ignore[misc]
+    """Spiking LSTMs of snnTorch one after the other, as wide as the input, and what they send or a layer that reads
+    it."""
+
+    def __init__(self, count: int, read: bool = True, **more: Any):
+        super().__init__()
+        made = {"threshold": 0.05, "spike_grad": surrogate.fast_sigmoid(slope=10)} | more
+        self.cells = nn.ModuleList(snn.SLSTM(INPUTS, INPUTS, **made) for _ in range(count))
+        self.out, self.lif = (nn.Linear(INPUTS, CLASSES), _leaky()) if read else (None, None)
+
+    def forward(self, x: Any) -> Any:
+        states, last, spikes, potentials = [each.reset_mem() for each in self.cells], None, [], []
+        for sent in x:
+            for at, each in enumerate(self.cells):
+                sent, *states[at] = each(sent, *states[at])
+            potential = states[-1][1]
+            if self.lif:
+                sent, potential = self.lif(self.out(sent), last if last is not None else self.lif.reset_mem())
+                last = potential
+            spikes.append(sent)
+            potentials.append(potential)
+        return torch.stack(spikes), torch.stack(potentials)
+
+
 def _leaky(**more: Any) -> Any:
     return snn.Leaky(beta=0.9, **more)
 
@@ -1954,6 +1978,46 @@ ZOO: dict[str, TorchNetwork] = {
     "RNN of rectified numbers": TorchNetwork(
         make=lambda: Gated(nn.RNN(INPUTS, HIDDEN, nonlinearity="relu")), loss="", judge=of_counts, scale=1.5
     ),
+    **{
+        f"spikingjelly {type(last).__name__}, {last.decode}": TorchNetwork(
+            make=lambda last=last: nn.Sequential(
+                nn.Linear(INPUTS, HIDDEN), neuron.LIFNode(step_mode="m"), nn.Linear(HIDDEN, CLASSES), last
+            ),
+            loss="", judge=of_counts,
+        )
+        for last in (neuron.NonSpikingIFNode("max-mem"), neuron.NonSpikingLIFNode(3.0, "mean-mem"))
+    },
+    "snntorch spikes of a size": TorchNetwork(
+        make=lambda: Loop(_leaky(graded_spikes_factor=0.3), _leaky(graded_spikes_factor=2.0)), judge=of_counts
+    ),
+    "snntorch spikes of a size that is learned": TorchNetwork(
+        make=lambda: Loop(*(_leaky(learn_graded_spikes_factor=True, graded_spikes_factor=0.7) for _ in range(2))),
+        judge=of_counts,
+    ),
+    "snntorch reset in the timestep of the spike": TorchNetwork(
+        make=lambda: Loop(_leaky(reset_delay=False), _leaky(reset_delay=False, reset_mechanism="zero")),
+        judge=of_counts,
+    ),
+    "snntorch Synaptic, reset in the timestep of the spike, learned": TorchNetwork(
+        make=lambda: Loop(
+            snn.Synaptic(alpha=0.7, beta=0.8, reset_delay=False, learn_threshold=True, threshold=0.9), _leaky()
+        ),
+        judge=of_counts,
+    ),
+    "snntorch RLeaky, reset in the timestep of the spike": TorchNetwork(
+        make=lambda: Loop(snn.RLeaky(beta=0.8, linear_features=HIDDEN, reset_delay=False), _leaky()), judge=of_counts
+    ),
+    "SLSTM": TorchNetwork(make=lambda: SpikingLstms(2), judge=of_counts),
+    "SLSTM, reset by subtraction, a learned threshold": TorchNetwork(
+        make=lambda: SpikingLstms(1, reset_mechanism="subtract", learn_threshold=True), judge=of_counts
+    ),
+    "SLSTM without biases, reset to zero, at the end": TorchNetwork(
+        make=lambda: SpikingLstms(2, read=False, reset_mechanism="zero", bias=False), judge=of_counts
+    ),
+    "SLSTM, its potential": TorchNetwork(
+        make=lambda: SpikingLstms(2, read=False, reset_mechanism="zero"), judge=of_every_membrane, loss=EVERY,
+        options={"output": "membrane"},
+    ),
     "GRUCell and LSTMCell, a loop": TorchNetwork(make=GatedLoop, loss="", judge=of_counts, scale=2.0),
     "spikingjelly, gestures in time": TorchNetwork(
         make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
@@ -2107,7 +2171,12 @@ def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -
     with pytest.MonkeyPatch.context() as patch:
         if spikes.dtype == torch.float64:  # snnTorch casts spikes to float32
             patch.setattr(torch.Tensor, "float", torch.Tensor.double)
-        return _step(network, module, spikes, labels)
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(spikes.dtype)  # of the states that its SLSTM begins with
+        try:
+            return _step(network, module, spikes, labels)
+        finally:
+            torch.set_default_dtype(default)
 
 
 def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:

@@ -131,7 +131,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "pruned": {"training.pruned.hidden0": 0.5},
     **{
         f"cells, {name}, {form}": {**CELLS, "network.neuron": name, "mapping.dense_neurons": form}
-        for name in ("gru", "lstm", "egru", "exponential_lif")
+        for name in ("gru", "lstm", "egru", "slstm_subtract", "exponential_lif")
         for form in ("calls", "traced", "fused")
     },
     "equations": {**CELLS, "network.neuron": "mine", "network.cells": {"mine": {"equations": EQUATIONS}}},

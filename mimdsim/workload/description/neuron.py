@@ -84,14 +84,11 @@ def _cell(network: Network, model: CellModel, index: int) -> LinearNeuron | Cell
     last, unread = index == len(network.hidden), ""
     for key in ("reset", "reset_gradient"):
         unread = unread or (key if network.of_layer(key, index) else "")
+    model = model.learning(network.learned.get(network.layers[index], ()))
     cell = cell_of(model, _parameters(network, model, index))
     linear = linear_neuron_of(model, cell.values) if model.spiking or last else None  # others send what they read
     if network.spikes != "dense" and linear is None:
         raise MappingError(f'network.neuron = "{model.name}": cells send no lists: set network.spikes = "dense"')
-    if network.learned.get(network.layers[index]):
-        raise MappingError(
-            f'network.learned is for linear neurons; cells "{model.name}" learn what their equations say'
-        )
     if unread or network.reset_by != "state":
         raise MappingError(
             f'network.{unread or "reset_by"} is for linear neurons; the equations of "{model.name}" say what a spike '
