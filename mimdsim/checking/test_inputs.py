@@ -118,7 +118,7 @@ def drawn_inputs(
     if draw.ties:
         firing = _often(values, network)
         for layer in network.layers:
-            if layer.cell:  # whose thresholds no weight alone leads onto
+            if layer.cell or layer.unweighted:  # whose thresholds no weight alone leads onto
                 firing = np.arange(layer.neurons)
             elif layer.spiking:
                 firing = _tie(layer, values, firing, random)
@@ -220,7 +220,7 @@ def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.ra
     hardly moves the others."""
     groups, most = _groups(network), network.input_capacity
     for layer in network.layers:
-        if layer.cell:
+        if layer.cell or layer.unweighted:
             most = layer.neurons
             continue
         rows, columns = layer.parameters[0].shape  # of planes, by channel and tap: a group is of some taps

@@ -57,6 +57,10 @@ def scaled_to_activity(
                 "training.initial_activity",
                 [f"cells '{layer.cell.model}' of layer '{layer.name}' send always: leave it out"],
             )
+        if layer.unweighted and not layer.norm:
+            raise DescriptionError(
+                "training.initial_activity", [f"layer '{layer.name}' has no weights that could be scaled: leave it out"]
+            )
         room = network.most_spikes(layer) / layer.neurons
         if room < wanted.share:
             raise DescriptionError(

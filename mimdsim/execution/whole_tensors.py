@@ -60,6 +60,8 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
         if layer.cell:
             problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
+        if layer.unweighted:
+            problems.append(f"layer '{layer.name}': a layer without weights does not run as whole tensors{instead}")
         if layer.norm and not layer.norm.averages:
             problems.append(f"layer '{layer.name}': a norm of samples does not run as whole tensors{instead}")
         if layer.delays:

@@ -87,7 +87,7 @@ def folded(layers: tuple[Layer, ...], weights: Mapping[str, np.ndarray]) -> dict
     """The parameters of the same layers without batch norm: weights and biases with the running averages in them."""
     made = dict(weights)
     for layer in layers:
-        if layer.norm is None or not layer.norm.averages or layer.norm.rows > 1:
+        if layer.norm is None or not layer.folds:
             continue
         named = {each.role: each.name for each in layer.parameters}
         gain, variance = (np.asarray(weights[named[role]], np.float64).reshape(1, -1) for role in ("gain", "variance"))

@@ -97,6 +97,13 @@ def _exponential_lif(cell: Equations) -> Terms:
 
 CELLS = (
     CellModel(
+        name="current",
+        gates=1,
+        equations=lambda cell: {OUTPUT: cell.from_inputs()[0]},
+        equation="what is sent is the current",
+        source="membrane shortcuts, as of MS-ResNet (Hu et al. 2021), which add currents up",
+    ),
+    CellModel(
         name="rnn",
         gates=1,
         recurrent=True,

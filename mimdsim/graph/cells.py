@@ -303,7 +303,8 @@ class Equations:
         body, given = self._body, self._named.get(term.name, term.name)
         name = body.fresh(name)
         made = next((op for op in body.operations if given in op.outputs), None)
-        if made is None or given != term.name or len(made.outputs) > 1 or made.kind == "rescale_gradient":
+        kept = made is None or len(made.outputs) > 1 or made.kind == "rescale_gradient"
+        if kept or given != term.name or body.values[given].role == "spikes":  # of another layer
             return body.one("affine", (given,), name, layer=self._layer, attributes=Line(scale=1.0))
         body.rename(given, name)
         self._named[given] = name

@@ -10,7 +10,7 @@ from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Shown
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import OUTPUT, Cell, Equations
-from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.convolution import Convolution, Planes
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.dropout import OF, PER
 from mimdsim.graph.learned_constants import SharedRow, plain_number
@@ -50,8 +50,8 @@ class Layer(Shown):
     the layer's spikes of the previous timestep onto each neuron itself ('one_to_one'; 'one_weight': the same for all)
     or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
     `reset_unread` where they would spike, though nobody reads those spikes. delays: of every weight, learned with it.
-    weight_functions: by the public name of a parameter, what weights are made of it. Raises MappingError for an unknown
-    choice.
+    weight_functions: by the public name of a parameter, what weights are made of it. unweighted: what it reads is its
+    current as it is, neuron by neuron; planes: those that it then has. Raises MappingError for an unknown choice.
     """
 
     name: str
@@ -71,6 +71,8 @@ class Layer(Shown):
     norm: BatchNorm | None = None
     delays: Delays | None = None
     weight_functions: tuple[tuple[str, WeightFunction], ...] = ()
+    unweighted: bool = False
+    planes: Planes | None = None
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -110,7 +112,20 @@ class Layer(Shown):
             self._check_convolution(self.convolution)
         if self.delays is not None:
             self._check_delays()
+        if self.unweighted:
+            self._check_unweighted()
         self._check_weight_functions()
+
+    def _check_unweighted(self) -> None:
+        what = ""
+        if len(self.sources) > 1:
+            what = f'reads {len(self.sources)} sources: write one, as in "hidden0 + hidden1"'
+        elif self.convolution or self.delays or self.gates > 1:
+            what = "has a convolution, delays or gates, which are of weights: leave these out"
+        elif self.neurons != self.inputs:
+            what = f"has {self.neurons} neurons, and reads {self.inputs}: as many are needed"
+        if what:
+            raise MappingError(f"layer '{self.name}', in network.unweighted, {what}")
 
     def _check_delays(self) -> None:
         what = ""
@@ -198,6 +213,11 @@ class Layer(Shown):
         return tuple(plain_number(row, self.cell.values[row]) for row in self.cell.of.shared)
 
     @property
+    def folds(self) -> bool:
+        """Whether its norm, if it has one, becomes a part of its weights where nothing is learned."""
+        return self.norm is None or (self.norm.averages != () and self.norm.rows == 1 and not self.unweighted)
+
+    @property
     def gates(self) -> int:
         """Columns of weights for each neuron."""
         return self.cell.of.gates if self.cell else 1
@@ -212,9 +232,13 @@ class Layer(Shown):
         return self.selection.capacity
 
     @property
+    def sent_planes(self) -> Planes | None:
+        return self.convolution.result if self.convolution else self.planes
+
+    @property
     def positions(self) -> int:
         """Of its planes: values of the layer have so many rows a sample."""
-        return self.convolution.result.positions if self.convolution else 1
+        return self.sent_planes.positions if self.sent_planes else 1
 
     @property
     def columns(self) -> int:
@@ -259,7 +283,7 @@ class Layer(Shown):
             Parameter(layer=self.name, role="constant", shape=(1, len(each.value)), constant=each.name)
             for each in self.learned
         )
-        return weights, *also, *others, *learned
+        return *(() if self.unweighted else (weights,)), *also, *others, *learned
 
     @property
     def _biases(self) -> tuple[str, ...]:
@@ -306,9 +330,9 @@ class Layer(Shown):
 
     @property
     def fan_in(self) -> int:
-        """The inputs of a neuron from other layers."""
-        if self.convolution:
-            return self.convolution.fan_in
+        """The inputs of a neuron from other layers, by weights."""
+        if self.convolution or self.unweighted:
+            return self.convolution.fan_in if self.convolution else 0
         return self.inputs + sum(each.neurons for each in self.sources[1:])
 
 
@@ -325,7 +349,7 @@ def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, .
     neuron = layer.acting_neuron
     neuron.check_width(name, layer.columns)
     rows, columns = body.values[current].shape
-    earlier = replace(body.values[current], shift=-1)
+    earlier = replace(body.values[current], layer=name, role="", shift=-1)  # also of what others send
     if neuron.fused:
         v = f"v.{name}"
         held = body.declare(replace(earlier, name=before(v)))

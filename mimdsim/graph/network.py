@@ -258,7 +258,7 @@ class SpikingNetwork(Shown):
 
     def values_normalised(self, layer: Layer) -> int:
         """How many values of a column have a mean and a variance in common."""
-        places = layer.convolution.made.positions if layer.convolution else 1
+        places = self.positions_normalised(layer)
         if layer.norm and not layer.norm.averages:
             return self.sample_norm(layer, layer.norm).values(layer.columns)
         timesteps = self.timesteps if layer.norm and layer.norm.per == "sequence" else 1
@@ -271,11 +271,16 @@ class SpikingNetwork(Shown):
         return [each.planes(self.planes_of) for each in self.sources(layer)]
 
     def sample_norm(self, layer: Layer, norm: BatchNorm) -> SampleNorm:
-        places = layer.convolution.made.positions if layer.convolution else 1
-        return of_sample(norm, places)
+        return of_sample(norm, self.positions_normalised(layer))
+
+    def positions_normalised(self, layer: Layer) -> int:
+        """Of what weights make, before a pool."""
+        return layer.convolution.made.positions if layer.convolution else layer.positions
 
     def _check_planes(self, layer: Layer) -> None:
         convolution = layer.convolution
+        if layer.unweighted:
+            self._check_unweighted(layer)
         if convolution is None:
             return
         if self.spikes != "dense":
@@ -293,10 +298,21 @@ class SpikingNetwork(Shown):
                     f"{given or 'no planes'}"
                 )
 
+    def _check_unweighted(self, layer: Layer) -> None:
+        what, has = "", self.sources(layer)[0].planes(self.planes_of)
+        if self.spikes != "dense":
+            what = 'lists of spikes are no currents: set network.spikes = "dense"'
+        elif layer.planes != has:
+            what = f"its planes are {layer.planes or 'none'}, and those that it reads are {has or 'none'}"
+        elif layer is self.layers[-1] and layer.positions > 1:
+            what = f"it is the last, and has planes of {has}; let a layer with weights read them"
+        if what:
+            raise MappingError(f"layer '{layer.name}', in network.unweighted: {what}")
+
     def planes_of(self, name: str) -> Planes | None:
-        """What a layer with a convolution makes."""
+        """What a layer sends that has some."""
         layer = next((one for one in self.layers if one.name == name), None)
-        return layer.convolution.result if layer and layer.convolution else None
+        return layer.sent_planes if layer else None
 
     def _before(self, layer: Layer) -> list[str]:
         names = [each.name for each in self.layers]

@@ -110,7 +110,7 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
             selection=replace(layer.selection, second_threshold=layer.selection.threshold),
             dropout=0.0,
             bias=layer.bias or bool(layer.norm and layer.norm.averages),
-            norm=_evaluated(layer.norm),
+            norm=_evaluated(layer),
         )
         for layer in network.layers
     )
@@ -118,11 +118,11 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
     return replace(network, layers=layers, batch=batch, threshold_schedule=None, loss=loss, frozen=(), pruned=())
 
 
-def _evaluated(norm: BatchNorm | None) -> BatchNorm | None:
+def _evaluated(layer: Layer) -> BatchNorm | None:
     """What is left of a norm where nothing is learned: nothing of one that folds into weights."""
-    if norm is None or not norm.averages:
-        return norm
-    return replace(norm, fixed=True) if norm.rows > 1 else None
+    if layer.norm is None or not layer.norm.averages:
+        return layer.norm
+    return None if layer.folds else replace(layer.norm, fixed=True)
 
 
 def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
@@ -178,14 +178,15 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
             body.declare(replace(_input(network, before(INPUT_NOW, age)), shift=-age))
     if stretch:
         layer = layers[0]
-        made = layer.convolution.made if layer.convolution else None
+        made = layer.convolution.made if layer.convolution else layer.planes
         shape = (network.batch * made.positions, made.channels) if made else (network.batch, layer.neurons)
         body.declare(Value(name=current_now(layer.name), shape=shape, layer=layer.name))
     for layer in layers:
         if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
             body.declare(Value(name=name, shape=(), layer=layer.name))
     for layer in weighted:
-        body.declare(layer.matrices[0].value)
+        for each in layer.matrices[:1]:
+            body.declare(each.value)
     here = {layer.name for layer in (*layers, *weighted)}
     outside = {(each[0].name, role) for each in network.stretches[1:] for role in OF_NORM}
     for name, parameter in _in_timesteps(network).items():
@@ -219,7 +220,8 @@ def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], 
     for_sequence = (name for name, per in masks.items() if per == "sequence")
     whole = len(network.stretches) == 1
     given = _in_timesteps(network).items()
-    every = (name for name, each in given if each.trained and not each.constant)
+    fixed = read - {carry.enters for carry in carries}  # also averages, where nothing is learned
+    every = (name for name, each in given if (each.trained or name in fixed) and not each.constant)
     parameters = (name for name in every if whole or name in read)
     coefficients = (name for layer in network.layers for name in _coefficients_of(layer) if name in read)
     thresholds = (name for name in network.moving_thresholds if name in body.values)
@@ -355,8 +357,10 @@ def _normalised(
 
 
 def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
-    """What a layer's weights make of what it reads, added up."""
+    """What a layer's weights make of what it reads, added up; what it reads, where it has none."""
     read = network.sources(layer)
+    if layer.unweighted:
+        return _drop(body, layer, labels_of(read)[0], _spikes_read(body, network, layer, read[0]))
     sources = [_read(body, network, layer, *each) for each in zip(read, labels_of(read), strict=True)]
     product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
     groups, current = layer.convolution.groups if layer.convolution else None, ""
@@ -511,7 +515,7 @@ def _add_scan(build: GraphBuilder, network: SpikingNetwork, scan: Scan, sequence
     _add_coefficients(build, network, scan)
     _add_derived(build, network, scan)
     starts = []
-    reference = weights_of(network.layers[0].name)
+    reference = next(weights_of(layer.name) for layer in network.layers if not layer.unweighted)
     for carry in scan.carries:
         inside = scan.body.value(carry.enters)
         if inside.role == "generator":

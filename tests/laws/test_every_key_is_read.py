@@ -44,7 +44,7 @@ OTHER: dict[str, dict[str, Any]] = {  # another value than by default and than i
         "output": "membrane", "spikes": "dense", "neuron": "leaky", "imported": "elsewhere.nir",
         "learned": {"hidden0": ["threshold"]}, "sources": {"output": ["hidden0", "hidden1"]},
         "delays": {"hidden0": {"ages": 2}}, "weight_functions": {"hidden0": {"function": "abs"}},
-        "weight_format": "e4m3",
+        "weight_format": "e4m3", "unweighted": ["output"],
     },
     "training": {
         "batch": 4, "loss": "mean_squared_error", "reading": "mean", "over_timesteps": "mean", "correct_rate": 0.7,

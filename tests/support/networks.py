@@ -140,7 +140,7 @@ class Given:
 
     def for_graph(self, network: SpikingNetwork) -> dict[str, Any]:
         """Inputs of the interpreter."""
-        dtype = self.arrays[f"w.{network.layers[0].name}"].dtype
+        dtype = next(self.arrays[name] for name in network.trained).dtype
         source = self.spikes if network.spikes == "sparse" else self.dense.astype(dtype)
         given = {"input": source, "labels": self.labels, "training_step": self.training_step, **self.arrays}
         return given | {name: dtype.type(value) for name, value in self.scalars(network).items()}

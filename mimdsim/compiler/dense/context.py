@@ -32,7 +32,7 @@ class ArrayLowering(Lowering):
     def states(self, layer: str) -> Blocks:
         """Where the neurons of a layer lie, all samples."""
         found = self.layer(layer)
-        if found.gates > 1 or (found.convolution and found.convolution.after):
+        if found.unweighted or found.gates > 1 or (found.convolution and found.convolution.after):
             return self.arrays.spread(*self.shape_of(layer))
         return self.arrays.forward(self.product_rows(layer), *found.parameters[0].shape, self.groups_of(layer)).result
 

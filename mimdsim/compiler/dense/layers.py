@@ -337,7 +337,7 @@ def lower_masks(low: ArrayLowering, op: Operation) -> None:
         state, (low.network.batch,), "int64", low.by_sample(0), "optimiser", persistent=True, stored_bytes=WORD_BYTES
     )
     blocks = low.arrays.spread(masks.rows, masks.columns)
-    if masks.positions == 1 and not layer.convolution:
+    if masks.positions == 1 and not layer.convolution and not layer.unweighted:
         blocks = low.arrays.forward(masks.rows, masks.columns, layer.parameters[0].shape[1]).left
     shape = masks.rows, masks.columns
     made = low.matrix(op.outputs[0], shape, blocks, "neuron states", timesteps=masks.timesteps)

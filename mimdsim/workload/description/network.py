@@ -69,7 +69,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
     one_for_all = isinstance(network.recurrence, str)  # of hidden layers; a list says it of the output layer too
     for index, (before, name, neuron) in enumerate(zip(names, network.layers, neurons_of(network), strict=False)):
         neurons, is_output = widths[name], name == network.layers[-1]
-        planes = {layer.name: layer.convolution.result for layer in layers if layer.convolution}
+        planes = {layer.name: layer.sent_planes for layer in layers if layer.sent_planes}
         read = network.sources.get(name, (before,))
         sources = tuple(source_of(each).sized(widths, planes.get) for each in read)
         convolution = _convolution(workload, planes, name, sources)
@@ -97,6 +97,8 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 dropout_of=network.of_layer("dropout_of", index),
                 norm=_norm(network, index, workload.data.timesteps),
                 delays=Delays(**network.delays[name].model_dump()) if name in network.delays else None,
+                unweighted=name in network.unweighted,
+                planes=sources[0].planes(planes.get) if name in network.unweighted else None,
             )
         )
     threshold_schedule = ThresholdSchedule(

@@ -259,6 +259,9 @@ class Network(Trained):
     )
     """By layer, what it reads, each with weights of its own: 'input', other layers, or their sums, products and pools
     of dense spikes; by default the layer before it."""
+    unweighted: tuple[str, ...] = Field(default=(), max_length=MAX_LAYERS)
+    """Layers that have no weights: what one reads of dense spikes, or of numbers, is the current of its neurons, one to
+    one."""
     convolutions: dict[str, ConvolutionKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
     """By layer, how it reads planes of the layer before it, or of the input."""
     delays: dict[str, DelayKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
@@ -496,7 +499,7 @@ def loss_of(training: TrainingRecipe, neurons_per_class: int) -> Loss:
 def check_sources(network: Network) -> None:
     """Raises MappingError for layers that are not there, or cannot be read."""
     known = ("input", *network.layers)
-    for key in ("convolutions", "delays", "learned", "sources"):
+    for key in ("convolutions", "delays", "learned", "sources", "unweighted"):
         for layer in getattr(network, key):
             if layer not in network.layers:
                 raise MappingError(

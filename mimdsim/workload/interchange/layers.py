@@ -100,6 +100,9 @@ def network_of_layers(
     """(a network with its weights as populations, their names); raises DescriptionError for neurons that do not fit."""
     populations = []
     for layer in (with_constants(each, weights) for each in network.layers):
+        if layer.unweighted:
+            why = "a layer without weights is not written to files; nearest: a state dict by mimdsim.to_torch"
+            raise _refused(f"layer '{layer.name}'", why)
         acting = _acting_weights(layer, weights)
         bias, recurrent = (
             next((values for each, values in acting.items() if each.role == role), None)
