@@ -214,7 +214,8 @@ def _values(
             floor = floor_of(program, held)
             largest_floor = max(floor, largest_floor)
             if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives", floor):
-                return [Finding(name="values", passed=False, text=f"{wrong} ({said})")], activity
+                cause = _left_slices(program, values) if strict else ""
+                return [Finding(name="values", passed=False, text=f"{wrong} ({said}){cause}")], activity
             if wrong := first_wrong(program, _outputs_of(used, values, start), outputs, 0.0, "the first run leaves"):
                 fresh = Executor(program, rounded=True)
                 alike = not first_wrong(program, _outputs_of(fresh, values, {}), outputs, 0.0, "")
@@ -246,6 +247,15 @@ def _vertex_by_vertex(
     alone.write(values)
     doubts.add(execute_strictly(alone, poison=poison))
     return {name: alone.read(name) for name in program.outputs}
+
+
+def _left_slices(program: Program, values: dict[str, np.ndarray]) -> str:
+    """What a strict run refuses, which may be why values are wrong; nothing where it runs."""
+    try:
+        _vertex_by_vertex(program, values, KINDS[0], Doubts())
+    except MimdsimError as refused:
+        return f"; and vertex by vertex: {refused}"
+    return ""
 
 
 def _passed(operands: Operands, doubts: Doubts, *, strict: bool) -> Iterator[Finding]:

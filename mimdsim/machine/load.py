@@ -22,7 +22,7 @@ from mimdsim.machine.calibrated import (
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.notes import outdated_sources
-from mimdsim.machine.unread import unread_keys
+from mimdsim.machine.unread import IDLE, unread_keys
 
 BASE = "base"
 """The machine that the rest of the file differs from, by name or as a path beside the file."""
@@ -56,6 +56,10 @@ NARROWER: dict[str, tuple[float, float]] = {  # fields for which a few bytes mak
     "tile.vector_bytes": (4.0, 4096.0),
     "tile.issue_cycles": (1.0, 1000.0),
     "area.tile_transistors": TRANSISTORS,
+}
+INSTEAD = {  # a key, and that of a base which it takes the place of
+    "memory.channels": "memory.tiles_per_channel",
+    "memory.tiles_per_channel": "memory.channels",
 }
 PARTS = (  # section, part, whole
     ("tile", "executable_bytes", "sram_bytes"),
@@ -267,10 +271,13 @@ def _on_base(
         problems.append(f"'{key}'{at}: is of kind '{others[key]}', but the base '{base.name}' is of kind '{base.kind}'")
     left_out = table.pop(WITHOUT, [])
     for name in left_out if isinstance(left_out, list) else (left_out,):
-        if not isinstance(name, str) or described.pop(name, None) is None or name == "kind":
-            hint = suggest(str(name), [key for key in described if key != "kind"])
+        sections = [key for key in known if key not in ("kind", "name", "title")]
+        if name not in sections:
+            hint = suggest(str(name), sections)
             said = f"{shortened(repr(name))} is no section of '{base.name}'{hint}; write a list of sections"
             problems.append(f"'{WITHOUT}'{whence((WITHOUT,), text, ())}: {said}")
+            continue
+        described.pop(name, None)
     if problems:
         raise DescriptionError(where, problems)
     tile = table.get("tile")
@@ -290,10 +297,12 @@ def _without_unread(machine: MimdMachine | GpuMachine, given: Collection[str]) -
     unread = [dotted for dotted in unread_keys(machine) if dotted not in given]
     for dotted in unread:
         section, key = dotted.split(".")
-        if type(getattr(machine, section)).model_fields[key].is_required():
-            continue
-        del table[section][key]
-        table[section].get("sources", {}).pop(key, None)
+        if dotted in IDLE:
+            table[section][key] = IDLE[dotted]
+            table[section]["sources"][key] = "derived: nothing reads what the base says"
+        elif not type(getattr(machine, section)).model_fields[key].is_required():
+            del table[section][key]
+            table[section].get("sources", {}).pop(key, None)
     return build(type(machine), table, where=machine.name) if unread else machine
 
 
@@ -382,6 +391,7 @@ def _with_changes(
     if kind is MimdMachine and any(f"{section}.{of}" in changes for section, _, of in PARTS):
         unchanged = _with_changes(kind, deepcopy(table), {}, where, text, given, whole)
         whole = _whole_parts(unchanged)
+    _without_others(table, given)
     for dotted, value in changes.items():
         *sections, key = dotted.split(".")
         if not sections:
@@ -392,6 +402,7 @@ def _with_changes(
             target = target[section]
         if isinstance(target.get("sources"), dict):
             target["sources"][key] = f"assumed: what-if value {value}"
+    _without_others(table, changes)
     if changes and isinstance(table.get("title"), str):
         table["title"] += " (changed)"
     changed = set(changes)
@@ -402,6 +413,16 @@ def _with_changes(
     if problems:
         raise DescriptionError(where, problems)
     return machine
+
+
+def _without_others(table: dict[str, Any], given: Collection[str]) -> None:
+    """Takes from `table` the keys that those `given` take the place of, by INSTEAD."""
+    for dotted, other in INSTEAD.items():
+        section, _, key = other.partition(".")
+        if dotted in given and other not in given and isinstance(held := table.get(section), dict):
+            held.pop(key, None)
+            if isinstance(sources := held.get("sources"), dict):
+                sources.pop(key, None)
 
 
 def _whole_parts(machine: MimdMachine | GpuMachine) -> set[str]:

@@ -68,10 +68,18 @@ class Chip(SourcedSection):
     )
     """Clock of the tiles; all cycles are of this clock."""
 
-    def places(self, strip_columns: int = 0, tiles_together: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def with_together(self, tiles: int) -> Chip:
+        """The grid of places that so many tiles share, one after the other."""
+        if tiles == 1:
+            return self
+        return self.model_copy(
+            update={"tiles": -(-self.tiles // tiles), "grid_columns": -(-self.grid_columns // tiles)}
+        )
+
+    def places(self, strip_columns: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """(columns, rows) int64[tiles], read-only: where tiles lie that are numbered along strips of so many columns,
-        down one strip and up the next (0: along whole rows), `tiles_together` of them at one place."""
-        return _places(-(-self.tiles // tiles_together), -(-self.grid_columns // tiles_together), strip_columns)
+        down one strip and up the next (0: along whole rows)."""
+        return _places(self.tiles, self.grid_columns, strip_columns)
 
     @property
     def diameter(self) -> int:
@@ -182,7 +190,8 @@ class Fabric(SourcedSection):
     link_bytes_per_cycle: float | None = Field(gt=0, default=None, description="exchange phases")
     """Of 'routed': what a link between two routers carries in a cycle in its direction."""
     tiles_per_router: int = Field(ge=1, le=1024, default=1, description="exchange phases")
-    """Of 'routed': tiles, numbered one after the other, that share a router."""
+    """Of 'routed': tiles, numbered one after the other, that share a router, so that a row has grid_columns /
+    tiles_per_router of these."""
     ways: Literal["both", "one", "opposed"] = Field(default="both", description="exchange phases")
     """Of 'routed': links lead 'both' ways and messages the shorter one; 'one': eastwards and southwards only;
     'opposed': there are two such networks, the second northwards and then westwards, and a message takes the one with
@@ -212,6 +221,11 @@ class Fabric(SourcedSection):
         if model not in MODELS and not (path.endswith(".py") and name.isidentifier()):
             raise ValueError(f"must be {', '.join(MODELS)} or FILE.py:NAME{suggest(model, MODELS)}")
         return model
+
+    @property
+    def tiles_at_a_place(self) -> int:
+        """Tiles between which there are no hops."""
+        return self.tiles_per_router if self.model == "routed" or self.model not in MODELS else 1
 
     @model_validator(mode="after")
     def _links_of_a_network(self) -> Fabric:
@@ -405,4 +419,6 @@ class MimdMachine(NotedMachine):
         """Cycles of a barrier of one chip or of all, from its last tile until all go on; hops: between the tiles of a
         chip that take part and are farthest from each other (None: all of it)."""
         barrier = self.sync.external_cycles if all_chips else self.sync.internal_cycles
-        return barrier + round(self.sync.hop_cycles * (self.chip.diameter if hops is None else hops))
+        if hops is None:
+            hops = self.chip.with_together(self.exchange.tiles_at_a_place).diameter
+        return barrier + round(self.sync.hop_cycles * hops)

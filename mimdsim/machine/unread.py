@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from mimdsim.machine.codelet_costs import NATIVE
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MODELS, ROUTED, MimdMachine
 
@@ -17,6 +18,7 @@ class _Readers(NamedTuple):
     why: str
 
 
+IDLE = {"exchange.tiles_per_bus": 1, "tile.compiled_dual_issue": 0}  # what required keys are that nothing reads
 OF_TILED = (
     _Readers(
         ("links.group_chips", "links.group_links_per_edge"),
@@ -59,6 +61,16 @@ OF_TILED = (
         ("exchange.tiles_per_bus",),
         lambda machine: machine.exchange.model != "routed" or machine.exchange.tiles_per_bus == 1,
         'tiles of exchange.model = "routed" have ports of their own',
+    ),
+    _Readers(
+        ("tile.compiled_dual_issue",),
+        lambda machine: (
+            not machine.tile.compiled_dual_issue
+            or machine.tile.instruction_set == NATIVE
+            or machine.costs is None
+            or machine.costs.core is None
+        ),
+        "[costs.core] says what its instructions take, side by side or not",
     ),
     _Readers(
         ("energy.hop_joules_per_byte",),

@@ -105,10 +105,15 @@ def clipped(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 2, 0)] + ".."
 
 
+def rounded(value: float, digits: int = 3) -> str:
+    """`value` to at most `digits` significant digits, without zeros at its end or an exponent: '1.5', '1,140'."""
+    return f"{float(f'{value:.{digits}g}'):,.10g}"
+
+
 def quantity(field: str, middle: float, low: float, high: float) -> str:
     """A number of `field` in one unit with its interval, if it has one: '1.12 ms (0.83 to 1.4)'."""
     factor, unit = common_unit(field, (middle,))
-    shown = [f"{float(f'{end / factor:.4g}'):,.10g}" for end in (middle, low, high)]
+    shown = [rounded(end / factor, 4) for end in (middle, low, high)]
     return f"{shown[0]} {unit}".strip() + (f" ({shown[1]} to {shown[2]})" if low != high else "")
 
 

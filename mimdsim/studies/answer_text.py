@@ -45,12 +45,15 @@ def answer_lines(result: StudyResult) -> Iterator[str]:
 
 
 def short_answer(result: StudyResult) -> Iterator[str]:
-    """The question, what is wrong, the answer and what comes first of what would change it, as a terminal shows it."""
+    """The question, what is wrong, the answer, what comes first of what would change it, and the first note on points,
+    as a terminal shows it."""
     ranking = rank(result)
     change = [f"What would change this: {line}" for line in would_change(ranking)[:1]]
     wrong = (f"! {line}" for line in firing_warnings(result))
     question = [result.study.question] if result.study.question else []
-    yield from folded_lines([*question, *wrong, *answer(ranking), *change])
+    noted = [line for line in collect_notes(result) if line.startswith("!")]
+    more = [f"! {counted(len(noted) - 1, 'more note')} on points: --verbose"] if len(noted) > 1 else []
+    yield from folded_lines([*question, *wrong, *answer(ranking), *change, *noted[:1], *more])
 
 
 def answer_record(result: StudyResult) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from mimdsim.base.units import show_bytes
 from mimdsim.pipeline.overrides import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 from mimdsim.profile import UncertainSeconds, independent_ratio, ratio
-from mimdsim.report.formatting import field_value, field_values, significant
+from mimdsim.report.formatting import field_value, field_values, rounded, significant
 from mimdsim.studies.metrics import ENERGY, INFERENCE, METRICS, TIME, Row, interval_columns
 
 RATIOS = interval_columns("ratio")  # ratio of the time to that of the first point that fits and has one
@@ -150,11 +150,11 @@ def table_cells(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
             continue
         total = max(1, row["compute_cycles"] + row["exchange_cycles"] + row["sync_cycles"])
         shares = [f"{100 * row[name] / total:.0f} %" for name in ("compute_cycles", "exchange_cycles", "sync_cycles")]
-        interval = f"{row['ms_low']:.3g}-{row['ms_high']:.3g}"
+        interval = f"{rounded(row['ms_low'])}-{rounded(row['ms_high'])}"
         memory = f"{row['peak_bytes'] / 1024:.0f}"
         over = row["peak_bytes"] - row["limit_bytes"]
         fits = "yes" if row["fits"] else f"no, {show_bytes(over)} over" if over > 0 else "no, its code"
-        cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
+        cells.append([*line, rounded(row["ms_per_training_step"], 4), interval, _times(row), *shares, memory, fits])
         cells[-1] += [_size(row, name) for name in sizes] + _gpu_cells(row, gpus)
     return cells
 
@@ -176,7 +176,7 @@ def _times(row: Row) -> str:
     middle, low, high = (row[name] for name in RATIOS)
     if middle is None or not row["fits"]:
         return "-"
-    return f"{middle:.3g}" if low == high else f"{middle:.3g} ({low:.3g}-{high:.3g})"
+    return rounded(middle) if low == high else f"{rounded(middle)} ({rounded(low)}-{rounded(high)})"
 
 
 def note_lines(rows: list[Row], axes: list[str], trained: bool = False) -> list[str]:
@@ -195,7 +195,7 @@ def note_lines(rows: list[Row], axes: list[str], trained: bool = False) -> list[
         for note, points in first.items()
     ]
     timed = next((row for row in rows if row["ms_per_training_step"]), None)
-    if timed is not None and len(rows) > 1 and not timed["fits"]:
+    if timed is not None and not timed["fits"] and any(row["fits"] for row in rows):
         said.append("! times the first: of the first point that fits; those before it do not fit their memory")
     said += _trained_apart(rows, axes) if trained else []
     return said + [line for axis in axes for line in _without_effect(rows, axis, axes)]

@@ -164,8 +164,8 @@ def test_a_watch_records_what_methods_copies_and_sections_ask() -> None:
     assert narrow.diameter == machine.chip.model_copy(update={"tiles": 12, "grid": "torus"}).diameter
     asked = {key for key, value in reads.values.items() if value != "a section"}
     assert asked == {
-        "tile.working_contexts", "costs", "sync.external_cycles", "sync.hop_cycles", "chip.diameter",
-        "chip.grid_columns",
+        "tile.working_contexts", "costs", "sync.external_cycles", "sync.hop_cycles", "exchange.tiles_at_a_place",
+        "chip.diameter", "chip.grid_columns",
     }  # fmt: skip
     assert reads.same_on(changed_machine(machine, {"tile.issue_cycles": 7, "sync.internal_cycles": 3}))
     assert not reads.same_on(changed_machine(machine, {"tile.issue_cycles": 5}))

@@ -23,7 +23,7 @@ from mimdsim.report.figures_sweep import MAX_LINES, draw_sweep, evenly
 from mimdsim.report.formatting import chance, field_value, field_values, quantity
 from mimdsim.report.page import StudyColumn, packed_columns
 from mimdsim.studies import StudyResult, make_study, table_lines
-from mimdsim.studies.answer_text import answer_lines
+from mimdsim.studies.answer_text import answer_lines, short_answer
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.page_data import write_report
 from mimdsim.studies.pareto import Ranking, nondominated, rank
@@ -367,6 +367,24 @@ def test_what_binds_and_what_is_unknown() -> None:
     )
     assert "No point has time" in lines_of(row(None), row(None))
     assert lines_of(designs=3).startswith("No point is done.\nUnfinished: 0 of 3 points are done")
+
+
+def test_where_nothing_fits_it_is_told_how_much_is_needed() -> None:
+    rows = [row({"x": (1, 0.1)}, fits=False, peak_bytes=peak) for peak in (3072, 2560)]
+    said = lines_of(*[one | {"limit_bytes": 1024} for one in rows])
+    assert said.startswith(
+        "No point fits: the nearest, chip.tiles = 200, needs 2.5 KiB of 1.0 KiB on its fullest tile."
+    )
+    assert "the first point that fits" not in said
+    assert "times the first" not in said
+
+
+def test_a_terminal_shows_the_first_note_on_points() -> None:
+    rows = [row({"x": (1, 0.1)}, note=note) for note in ("", "1 of 2 chips used", "1 of 4 chips used")]
+    said = [line for line in short_answer(studied(rows)) if line.startswith("!")]
+    assert said == ["! chip.tiles=200: 1 of 2 chips used", "! 1 more note on points: --verbose"]
+    rows = [row({"x": (ms, 0)}) for ms in (12345.6, 1.0)]
+    assert "That is 12,300 times faster than the first point" in " ".join(short_answer(studied(rows)))
 
 
 def test_several_metrics_and_workloads() -> None:

@@ -284,7 +284,7 @@ def test_the_least_that_fits_and_what_it_costs() -> None:
         *rising, **question
     )
     none = lines_of(*[one | {"fits": False} for one in rows], **question)
-    assert none.startswith("No point fits and keeps to all constraints")
+    assert none.startswith("No point fits and keeps to all constraints")  # their code does not
 
 
 def test_the_least_of_each_curve_and_of_each_workload() -> None:

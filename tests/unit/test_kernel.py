@@ -107,6 +107,20 @@ def test_the_first_wrong_element_is_told_with_its_vertex() -> None:
     assert re.fullmatch(wanted, found.text)
 
 
+def test_slices_that_are_left_are_told_beside_the_wrong_value() -> None:
+    """An index of -1 reads another element of a numpy array, and other memory on a tile."""
+
+    def compute(out: np.ndarray, cells: np.ndarray) -> None:
+        out[:] = cells[np.arange(len(out)) - 1]
+
+    said = check(scaling(compute))["values"].text
+    assert "leaves new[" in said
+    assert "; and vertex by vertex: superstep 'scale'" in said
+    assert "of field 'cells'" in said
+    assert "index -1" in said
+    assert "vertex by vertex" not in check(scaling(compute), strict=False)["values"].text
+
+
 def test_the_vertex_that_wrote_last_is_named_with_its_timestep() -> None:
     def compute(out: np.ndarray, cells: np.ndarray) -> None:
         out[:] = expected(cells) + (np.arange(EACH) == 5)

@@ -170,6 +170,37 @@ def test_what_is_wrong_is_said_with_file_and_key(text: str, said: str, tmp_path:
     assert said in problem(tmp_path, text)
 
 
+def test_sections_that_the_base_lacks_may_be_left_out_too(tmp_path: Path) -> None:
+    made = load_machine(written(tmp_path, HALF.replace("[chip]", 'without = ["memory", "matrix"]\n[chip]')))
+    assert (tiled(made).memory, tiled(made).matrix) == (None, None)
+
+
+def test_one_key_takes_the_place_of_the_other_of_a_base(tmp_path: Path) -> None:
+    """Memory behind the tiles is shared by all of a chip, or by clusters."""
+    clusters = 'base = "wormhole"\ntitle = "x"\n[memory]\ntiles_per_channel = 8\n'
+    clusters += 'sources.tiles_per_channel = "assumed: a test"\n'
+    for made in (load_machine(written(tmp_path, clusters)), load_machine("wormhole", {"memory.tiles_per_channel": 8})):
+        memory = tiled(made).memory
+        assert memory is not None
+        assert (memory.channels, memory.tiles_per_channel, "channels" in memory.sources) == (None, 8, False)
+    both = clusters.replace("= 8\n", '= 8\nchannels = 4\nsources.channels = "assumed: a test"\n')
+    assert "give either channels" in problem(tmp_path, both)
+
+
+def test_what_cores_issue_side_by_side_is_in_their_table() -> None:
+    (note,) = machine_notes(load_machine("wormhole", {"tile.compiled_dual_issue": 0.5}))
+    assert note.startswith("tile.compiled_dual_issue: has no effect, because [costs.core]")
+    assert not machine_notes(load_machine("bow", {"tile.compiled_dual_issue": 0.5}))
+
+
+def test_what_a_base_says_of_buses_is_not_told_of_routers(tmp_path: Path) -> None:
+    routed = HALF + '[exchange]\nmodel = "routed"\nlink_bytes_per_cycle = 4\n'
+    routed += 'sources = { model = "assumed: a test", link_bytes_per_cycle = "assumed: a test" }\n'
+    made = tiled(load_machine(written(tmp_path, routed)))
+    assert made.exchange.tiles_per_bus == 1
+    assert not [note for note in machine_notes(made) if "has no effect" in note]
+
+
 def test_bases_end(tmp_path: Path) -> None:
     assert "a machine cannot be its own base" in problem(tmp_path, 'base = "mine.toml"')
     for level in range(12):

@@ -217,6 +217,21 @@ def test_exchange_and_sync_grow_with_distance_where_a_machine_says_how() -> None
     assert timed(far, tiny(sync_hop_cycles=10, chip_grid="torus")).sync_cycles == plain.sync_cycles + 40
 
 
+def test_barriers_count_hops_between_routers() -> None:
+    """16 tiles in rows of four, two of them at a router: two columns and four rows of routers."""
+    routed = {"exchange_model": "routed", "exchange_link_bytes_per_cycle": 4, "sync_hop_cycles": 10}
+    for together, of_chip, apart in ((1, 6, {1: 1, 14: 5}), (2, 4, {1: 0, 14: 4}), (4, 3, {1: 0, 14: 3})):
+        for reader, hops in apart.items():
+            program = moved([0], [reader])
+            plain = timed(program, tiny()).sync_cycles
+            machine = tiny(**routed, exchange_tiles_per_router=together)
+            assert timed(program, machine).sync_cycles == plain + 10 * of_chip
+            near = tiny(**routed, exchange_tiles_per_router=together, sync_model="participants")
+            assert timed(program, near).sync_cycles == plain + 10 * hops
+    # without routers, tiles are apart as they lie
+    assert tiny(exchange_tiles_per_router=4, sync_hop_cycles=10).barrier_cycles(all_chips=False) == 126 + 60
+
+
 @pytest.mark.parametrize(
     ("tiles", "columns", "mesh", "torus"), [(16, 4, 6, 4), (80, 8, 16, 9), (7, 7, 6, 3), (1, 1, 0, 0), (10, 4, 5, 3)]
 )

@@ -163,15 +163,17 @@ def moving_tiles(exchange: Exchange) -> np.ndarray:
     return wide(exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)])
 
 
-def hops_apart(program: Program, groups: Sequence[np.ndarray], chip: Chip) -> np.ndarray:
-    """int64[groups, chips]: hops between the farthest rows and columns of each chip's tiles of every group."""
-    places = chip.places(program.strip_columns)
+def hops_apart(program: Program, groups: Sequence[np.ndarray], chip: Chip, together: int = 1) -> np.ndarray:
+    """int64[groups, chips]: hops between the farthest rows and columns of each chip's tiles of every group; together:
+    tiles that share a place."""
+    grid = chip.with_together(together)
+    places = grid.places(program.strip_columns)
     apart = np.zeros((2, len(groups), program.chips), np.int64)
     for number, tiles in enumerate(groups):
         on_chip, within = np.divmod(tiles, program.tiles_per_chip)
-        for axis, place in enumerate(each[within] for each in places):
+        for axis, place in enumerate(each[within // together] for each in places):
             least, most = np.full(program.chips, chip.tiles), np.zeros(program.chips, np.int64)
             np.minimum.at(least, on_chip, place)
             np.maximum.at(most, on_chip, place)
             apart[axis, number] = np.maximum(most - least, 0)
-    return np.asarray(chip.hops(*apart))
+    return np.asarray(grid.hops(*apart))

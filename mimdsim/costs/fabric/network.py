@@ -48,7 +48,7 @@ class Network:
     def of(cls, chip: Chip, fabric: Fabric, strip_columns: int = 0, chips: int = 1, tiles_per_chip: int = 0) -> Network:
         """tiles_per_chip: by which tiles are numbered, fewer than a chip has where a program was compiled for a smaller
         one (0: all)."""
-        grid = chip.places(strip_columns, fabric.tiles_per_router)
+        grid = chip.with_together(fabric.tiles_per_router).places(strip_columns)
         one_way = fabric.ways != "both"
         kinds = {"mesh": routes.MESH, "torus": routes.ONE_WAY if one_way else routes.TORUS, "crossbar": routes.CROSSBAR}
         columns, rows = (int(each.max()) + 1 for each in grid)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mimdsim.base.units import counted
-from mimdsim.report.formatting import chance, field_value, quantity
+from mimdsim.base.units import counted, show_bytes
+from mimdsim.report.formatting import chance, field_value, quantity, rounded
 from mimdsim.report.tables import Table, table
-from mimdsim.studies.metrics import Constraint, over_workloads
+from mimdsim.studies.metrics import Constraint, Row, over_workloads
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.questions.kind import QuestionKind, factor_text, level_interval, threshold_text
 from mimdsim.studies.results import RATIOS, is_number
@@ -210,7 +210,7 @@ def _against_first(ranking: Ranking, best: int) -> Iterator[str]:
     other = named or f"the first point{before} ({ranking.name(first)})"
     if of_time:
         middle, low, high = 1 / middle, 1 / high, 1 / low
-    ends = [f"{end:.3g}" for end in (middle, low, high)]
+    ends = [rounded(end) for end in (middle, low, high)]
     reach = f" ({ends[1]} to {ends[2]})" if ends[1] != ends[2] else ""
     if abs(middle - 1) < 0.005:
         yield f"That differs by less than 0.5 % from {other}."
@@ -237,6 +237,13 @@ def no_best(ranking: Ranking) -> str:
     """Why no point is kept."""
     if not ranking.designs:
         return "No point is done."
+    if all(lacking := [list(filter(_lacks_memory, rows)) for rows in ranking.designs]):
+        at, row = min(
+            ((at, max(rows, key=_share_of_memory)) for at, rows in enumerate(lacking)),
+            key=lambda each: _share_of_memory(each[1]),
+        )
+        needs = f"{show_bytes(row['peak_bytes'])} of {show_bytes(row['limit_bytes'])} on its fullest tile"
+        return f"No point fits: the nearest, {ranking.name(at)}, needs {needs}."
     if not ranking.metrics:
         why = next((f": {row['note']}" for rows in ranking.designs for row in rows if row.get("note")), "")
         return f"No point has {' or '.join(metric.name for metric in ranking.unknown)}{why}."
@@ -245,6 +252,14 @@ def no_best(ranking: Ranking) -> str:
     if p > 0:
         more = f"; {ranking.name(likely)} does with the greatest probability, {chance(p)}"
     return f"No point fits and keeps to all constraints{more}."
+
+
+def _share_of_memory(row: Row) -> float:
+    return float(row["peak_bytes"] / row["limit_bytes"])
+
+
+def _lacks_memory(row: Row) -> bool:
+    return row["fits"] is False and row["peak_bytes"] is not None and _share_of_memory(row) > 1
 
 
 def _best_table(ranking: Ranking) -> Table:
@@ -280,7 +295,7 @@ def _binding(ranking: Ranking) -> Iterator[str]:
         # what cannot run has no time to compare with
         if place is not None and best is not None and ranking.middle[0, best] > 0 and ranking.middle[0, other] > 0:
             times = ranking.middle[0, best] / ranking.middle[0, other]
-            more = f", {times if times > 1 else 1 / times:.3g} times better"
+            more = f", {rounded(times if times > 1 else 1 / times)} times better"
         if place is None:
             over = max(row["peak_bytes"] - row["limit_bytes"] for row in ranking.designs[other])
             lacks = f"{field_value('bytes', over)} on the fullest tile" if over > 0 else "executable memory"
