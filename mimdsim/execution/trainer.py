@@ -79,15 +79,18 @@ def initial_weights(
     """float32 by parameter: weights [inputs, neurons] uniform in +-scale*sqrt(6/inputs) plus `offset` (authors' rule);
     inputs: those of all layers that a layer reads.
 
-    Synapses of a layer onto itself are uniform in +-recurrent_scale*sqrt(6/neurons), one to one as well as all to all,
-    without the offset, which would make a layer drive itself; biases start at zero (our choice: the authors have
-    neither). Constants of neurons start as described; gains and running variances of batch norms at one, running means
-    at zero. Everything that a layer of recurrent cells has is uniform in +-scale/sqrt(neurons), as in PyTorch, and the
-    rows of cells start from their parameter. Delays are uniform over the ages.
+    Synapses of a layer onto itself are uniform in +-recurrent_scale*sqrt(6/neurons), one to one as well as all to all
+    (of a kernel: the neurons in it), without the offset, which would make a layer drive itself; biases start at zero
+    (our choice: the authors have neither). Constants of neurons start as described; gains and running variances of
+    batch norms at one, running means at zero. Everything that a layer of recurrent cells has is uniform in
+    +-scale/sqrt(neurons), as in PyTorch, and the rows of cells start from their parameter. Delays are uniform over the
+    ages.
     """
     weights = {}
     for layer in network.layers:
-        starts = {"weights": (scale, layer.fan_in, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
+        window = layer.convolution.own if layer.convolution else None
+        seen = layer.columns * window.taps if window else layer.neurons
+        starts = {"weights": (scale, layer.fan_in, offset), "recurrent": (recurrent_scale, seen, 0.0)}
         if layer.delays:  # anywhere between the youngest and the oldest
             middle = (layer.delays.ages - 1) / 2
             starts["delay"] = (middle, 6, middle)

@@ -64,6 +64,10 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': a layer without weights does not run as whole tensors{instead}")
         if layer.norm and not layer.norm.averages:
             problems.append(f"layer '{layer.name}': a norm of samples does not run as whole tensors{instead}")
+        if layer.convolution and layer.convolution.own:
+            problems.append(
+                f"layer '{layer.name}': a kernel over its own spikes does not run as whole tensors{instead}"
+            )
         if layer.delays:
             problems.append(f"layer '{layer.name}': delays that are learned do not run as whole tensors{instead}")
         if combined := [each for each in layer.sources if each.of]:

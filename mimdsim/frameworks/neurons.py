@@ -21,6 +21,7 @@ import torch
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.linear_runs import gradient_of_currents, impulse, run_neuron
 from mimdsim.graph.cell_catalogue import CELL_MODELS
+from mimdsim.graph.convolution import Window
 from mimdsim.graph.linear_neurons import RESET_GRADIENTS, LinearNeuron
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES, half_width
@@ -37,7 +38,8 @@ SAME_GRADIENT = 1e-5  # relative: spikes, and with them their gradients, are flo
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """A layer of neurons. model, parameters, reset: as a workload describes them; recurrent: the name of the weights
-    [to, from], or of one number a neuron, from its own spikes of the timestep before, and its bias; weights: those of
+    [to, from], or of one number a neuron, from its own spikes of the timestep before, and its bias, of planes by a
+    window; weights: those of
     its input, where the module has them, and of cells their bias. in_time: one call is a whole sequence, of which
     samples may be the first axis. learned: parameters of the model that the module trains, with its names for them.
     written: of neurons that are written out, their equations (own_neurons.Written)."""
@@ -50,6 +52,7 @@ class Reading:
     weights: str = ""
     recurrent: str = ""
     recurrent_bias: str = ""
+    own_window: Window | None = None
     bias: str = ""
     batch_first: bool = False
     reset_gradient: str = "mask"
@@ -124,8 +127,6 @@ def _snntorch_problems(module: Any) -> Iterator[str]:
         yield "has inhibition, which lets one neuron of a layer fire: leave it out"
     if module.state_quant:
         yield "rounds its state (state_quant): leave it out, and give mapping.value_bytes for halves"
-    if getattr(module, "kernel_size", None) is not None:
-        yield "is recurrent by a convolution; nearest: linear_features"
 
 
 def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
@@ -147,7 +148,9 @@ def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
             return reading
         if module.all_to_all:
             bias = "recurrent.bias" if module.recurrent.bias is not None else ""
-            return replace(reading, recurrent="recurrent.weight", recurrent_bias=bias)
+            own = module.recurrent if module.kernel_size is not None else None
+            window = Window(kernel=own.kernel_size, padding=own.padding) if own else None
+            return replace(reading, recurrent="recurrent.weight", recurrent_bias=bias, own_window=window)
         return replace(reading, recurrent="V")
 
     return read

@@ -180,6 +180,8 @@ def keys_of(convolution: Convolution, of_input: bool) -> dict[str, Any]:
     for name, pool in (("pool_before", convolution.before), ("pool", convolution.after)):
         if pool:
             made[name] = {"kind": pool.kind, **_places("size", pool.window)}
+    if convolution.own:
+        made["own_kernel"] = convolution.own.kernel
     return made
 
 

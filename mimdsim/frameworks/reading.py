@@ -59,6 +59,7 @@ from mimdsim.frameworks.torch_weights import (
     pruned_arrays,
     weights_of,
 )
+from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.sources import Source
 from mimdsim.graph.weight_functions import WeightFunction, weights_of_function
@@ -331,11 +332,10 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
         if reading.weights:
             currents = currents @ weights[f"w.{name}"]
         if reading.recurrent:
-            before = _earlier(sent)
-            own = weights[f"r.{name}"]
-            currents = currents + (before @ own if own.ndim == 2 else before * own)
+            currents = currents + _of_itself(layer, _earlier(sent), weights[f"r.{name}"])
         if reading.recurrent_bias:
-            currents = currents + _own_bias(layer)
+            bias = _own_bias(layer)
+            currents = currents + np.repeat(bias, calls.neurons // bias.size)
         spikes, potentials, _ = run_neuron(reading.neuron, currents)
         first = np.argwhere(
             (spikes != sent) & (np.abs(potentials - reading.neuron.threshold) > NEAR * reading.neuron.threshold)
@@ -444,6 +444,14 @@ def _product_in(origin: Origin | None) -> Product | None:
     if isinstance(origin, Sum):  # of a timestep and those before it
         return _product_in(origin.parts[-1])
     return origin if isinstance(origin, Product) else None
+
+
+def _of_itself(layer: TorchLayer, before: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Currents of what it sent in the timestep before."""
+    if (planes := layer.calls.planes) and (window := layer.calls.reading.own_window):
+        return currents_of(Convolution(planes=planes, window=window, channels=planes.channels), before, own, 0.0)
+    made: np.ndarray = before @ own if own.ndim == 2 else before * own
+    return made
 
 
 def _own_bias(layer: TorchLayer) -> np.ndarray:

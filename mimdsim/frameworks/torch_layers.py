@@ -99,7 +99,8 @@ class TorchLayer:
 
     @property
     def convolution(self) -> Convolution | None:
-        return self.sources[0].product.convolution
+        found, own = self.sources[0].product.convolution, self.calls.reading.own_window
+        return replace(found, own=own) if found and own else found
 
     @property
     def recurrent(self) -> str:
@@ -268,7 +269,10 @@ def _of_itself(
     if not calls.reading.recurrent or apart or own:
         return apart or own
     of, weight = FunctionResult(by="?", of=()), prefix + calls.reading.recurrent
-    return tuple(feeds_of(Product(of=of, inputs=calls.neurons, weight=weight, bias="", transposed=True)))
+    window, inputs = calls.reading.own_window, calls.neurons
+    if window and calls.planes:
+        inputs = calls.planes.channels * window.taps
+    return tuple(feeds_of(Product(of=of, inputs=inputs, weight=weight, bias="", transposed=True)))
 
 
 def _sources(name: str, calls: NeuronCalls, feeds: list[Feed]) -> list[Source]:
@@ -432,8 +436,14 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     name, convolution = layer.calls.name, layer.convolution
     if not any(feed.product.convolution for feed in layer.feeds):
         return
-    if convolution is None or len(layer.feeds) > 1 or layer.recurrent:
+    if convolution is None or len(layer.feeds) > 1 or (layer.recurrent and not convolution.own):
         raise refusal(f"layer '{name}' reads planes by a convolution or a pool, and more: one source alone can run")
+    pool = convolution.after if convolution.own else None
+    if pool and (pool.kind == "sum" or any(pool.window.padding)):  # biases are added before a pool
+        raise refusal(
+            f"layer '{name}' has a pool that sums or is padded, and a bias of its own kernel behind it; nearest: a "
+            "largest or an average without padding"
+        )
     made = {each.calls.name: each.convolution.result for each in every if each.convolution}
     for each in _with_planes(layer.sources[0].read):
         planes = each.planes(made.get)

@@ -157,10 +157,11 @@ class _Body:
         keep."""
         if not self.strategy.persistent:
             check_hoistable(self.op, self.strategy.name)
-        elif any(inner.kind in OVER_ROWS for part in self._recurrent() for inner in part):
+        elif over := [one for part in self._recurrent() for one in part if one.kind in (*OVER_ROWS, *GATHERED)]:
+            what, missing = ("convolution", "places") if over[0].kind in GATHERED else ("batch norm", "samples")
             raise MappingError(
-                f"strategy '{self.strategy.name}': a batch norm of scan '{self.op.name}' depends on itself through the "
-                "timesteps, and a kernel that walks them has not all samples; use the strategy 'graph_replay'"
+                f"strategy '{self.strategy.name}': a {what} of scan '{self.op.name}' depends on itself through the "
+                f"timesteps, and a kernel that walks them has not all {missing}; use the strategy 'graph_replay'"
             )
         elif not self._recurrent() and not self.strategy.lists:
             raise MappingError(

@@ -115,8 +115,9 @@ class Pool:
 @dataclass(frozen=True, kw_only=True)
 class Convolution:
     """How a layer reads planes: spikes pooled `before`, weights over a window for each of `channels`, and the currents
-    pooled `after`. groups: channels made read those of their own group alone, in order. Raises MappingError for windows
-    that do not fit, and groups that are not equal."""
+    pooled `after`. groups: channels made read those of their own group alone, in order. own: a window over what its
+    neurons sent in the timestep before, by weights of its own. Raises MappingError for windows that do not fit, and
+    groups that are not equal."""
 
     planes: Planes
     window: Window
@@ -124,9 +125,12 @@ class Convolution:
     before: Pool | None = None
     after: Pool | None = None
     groups: int = 1
+    own: Window | None = None
 
     def __post_init__(self) -> None:
-        _ = self.result
+        result = self.result
+        if self.own and (back := self.own.over(result, self.channels)) != result:
+            raise MappingError(f"the kernel over its own spikes makes planes of {back}, and it has {result}")
         for what, channels in (("reads", self.read.channels), ("makes", self.channels)):
             if self.groups < 1 or channels % self.groups:
                 raise MappingError(
@@ -151,6 +155,11 @@ class Convolution:
     @property
     def fan_in(self) -> int:
         return self.read.channels // self.groups * self.window.taps
+
+    @property
+    def of_itself(self) -> Patches | None:
+        """What the weights onto itself see."""
+        return Patches(planes=self.result, window=self.own) if self.own else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -182,7 +182,8 @@ class Layer(Shown):
             raise MappingError(f"layer '{self.name}', a convolution, reads {names}; a convolution reads one source")
         if self.recurrence != "none":
             raise MappingError(
-                f"layer '{self.name}', a convolution, has no synapses onto itself: leave network.recurrence out"
+                f"layer '{self.name}', a convolution, has no such synapses onto itself: leave network.recurrence out; "
+                "nearest: own_kernel of its convolution"
             )
 
     @property
@@ -225,7 +226,8 @@ class Layer(Shown):
     @property
     def recurs(self) -> bool:
         """Whether it has trained synapses onto itself."""
-        return self.recurrence != "none" or (self.cell is not None and self.cell.of.recurrent)
+        by_window = self.convolution is not None and self.convolution.own is not None
+        return by_window or self.recurrence != "none" or (self.cell is not None and self.cell.of.recurrent)
 
     @property
     def capacity(self) -> int:
@@ -250,7 +252,7 @@ class Layer(Shown):
         """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
         if self.cell:
             of = self.cell.of
-            return self.recurrence != "none" or of.reads_itself or (of.recurrent and of.recurrent_of == OUTPUT)
+            return of.reads_itself or (self.recurs and (not of.recurrent or of.recurrent_of == OUTPUT))
         return self.recurs or (reads_own_spikes(self) and self.linear.reset_gradient == "full")
 
     @cached_property
@@ -265,6 +267,8 @@ class Layer(Shown):
         if self.recurs:
             rows = self.neurons if self.recurrence in ("all_to_all", "none") else 1  # none: cells have their own
             shapes["recurrent"] = (rows, 1 if self.recurrence == "one_weight" else self.gates * self.neurons)
+        if self.convolution and self.convolution.own:
+            shapes["recurrent"] = (self.columns * self.convolution.own.taps, self.columns)
         if self.bias or (self.norm and self.norm.averages):
             rows = self.norm.rows if self.norm else 1
             shapes |= dict.fromkeys(self._biases, (rows, self.gates * self.columns))

@@ -390,6 +390,10 @@ def _current(body: GraphBuilder, network: SpikingNetwork, layer: Layer, current:
     if layer.convolution and layer.convolution.after:
         made = layer.convolution.made
         current = _pool(body, layer, layer.convolution.after, made, current, f"current.{name}.pooled")
+    if layer.convolution and (patches := layer.convolution.of_itself):
+        read = body.one("unfold", (before(spikes_of(name)),), f"patches.own.{name}", layer=name, attributes=patches)
+        own = body.one("matmul", (read, trained["recurrent"]), f"recurrent.{name}", layer=name)
+        current = body.one("add", (current, own), f"current.{name}.sum", layer=name)
     return carries, current
 
 

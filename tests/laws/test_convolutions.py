@@ -16,7 +16,8 @@ from test_array_lowering import assert_agree
 
 import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
-from mimdsim.execution import Executor
+from mimdsim.execution import Executor, initial_weights
+from mimdsim.execution.whole_tensors import refusals
 from mimdsim.gpu import STRATEGIES, time_on_gpu
 from mimdsim.gpu.kernels import Product
 from mimdsim.gpu.lower import lower_to_kernels
@@ -26,6 +27,7 @@ from mimdsim.graph.layer import Source
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.workload import MappingOptions, load_workload, network_of
+from mimdsim.workload.interchange.layers import network_of_layers
 
 INPUT = Planes(channels=2, height=6, width=6)
 PLAIN = Convolution(planes=INPUT, window=Window(kernel=(3, 3)), channels=3)
@@ -54,6 +56,7 @@ def pooled(kind: str, size: int = 2, **more: Any) -> Pool:
     return Pool(kind=kind, window=Window(kernel=(size, size), **{"stride": (size, size)} | more))
 
 
+OWN = Window(kernel=(3, 3), padding=(1, 1))
 CHAINS = {
     "plain": (PLAIN,),
     "two": (PLAIN, after(PLAIN, 2, 4)),
@@ -70,6 +73,9 @@ CHAINS = {
     "groups, pool before": (PLAIN, after(PLAIN, 2, 6, groups=3, before=pooled("average"))),
     "groups, pool after": (replace(PLAIN, channels=4, groups=2, after=pooled("max")),),
     "groups of one tap": (PLAIN, after(PLAIN, 1, 3, groups=3)),
+    "of itself": (replace(PLAIN, own=OWN),),
+    "of itself, two": (replace(PLAIN, own=OWN), after(PLAIN, 2, 4)),
+    "of itself, max after": (replace(PLAIN, after=pooled("max"), own=OWN),),
     "groups of all places": (PLAIN, after(PLAIN, 4, 6, groups=3)),
 }
 
@@ -241,7 +247,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "groups made": (lambda: replace(PLAIN, groups=2), "groups = 2 do not divide the 3 channels .* makes evenly"),
     "no groups": (lambda: replace(PLAIN, groups=0), "groups = 0 do not divide"),
     "zero": (lambda: Window(kernel=(0, 1)), "kernel .* at least 1 is needed"),
-    "recurrence": (lambda: network_of_planes(PLAIN, recurrence="all_to_all"), "has no synapses onto itself"),
+    "recurrence": (lambda: network_of_planes(PLAIN, recurrence="all_to_all"), "has no such synapses onto itself"),
 }
 
 
@@ -261,11 +267,15 @@ def test_planes_must_be_those_that_are_read() -> None:
 
 @pytest.mark.first(4)
 @pytest.mark.parametrize("strategy", sorted(name for name, each in STRATEGIES.items() if not each.lists))
-@pytest.mark.parametrize("chain", ["two", "strided", "max after", "sum before", "depthwise", "two groups"])
+@pytest.mark.parametrize(
+    "chain", ["two", "strided", "max after", "sum before", "depthwise", "two groups", "of itself, max after"]
+)
 def test_every_gpu_strategy_does_what_convolutions_mean(chain: str, strategy: str) -> None:
     network = network_of_planes(*CHAINS[chain])
-    if strategy == "persistent":
-        with pytest.raises(MappingError, match="nothing to keep on the chip"):
+    own, at_once = chain == "of itself, max after", ("hoisted", "scan")
+    if strategy == "persistent" or (own and strategy in at_once):
+        why = "nothing to keep on the chip" if not own else "depends on itself through the timesteps"
+        with pytest.raises(MappingError, match=why):
             lower_to_kernels(training_graph(network), STRATEGIES[strategy], precision="fp32")
         return
     graph, inputs = training_graph(network), given_values(network, 4, dtype=np.float64).for_graph(network)
@@ -294,6 +304,15 @@ def test_a_convolution_on_a_gpu_is_one_product_that_gathers_its_patches() -> Non
     assert last.convolution is None  # reads all there is
     kinds = {kind for kernel in program.kernels for kind in kernel.op.split("+")}
     assert not kinds & {"unfold", "fold"}
+
+
+def test_kernels_over_own_spikes_run_as_programs_and_stay_out_of_files() -> None:
+    network = network_of_planes(*CHAINS["of itself"])
+    assert "a kernel over its own spikes does not run as whole tensors" in refusals(network)[0]
+    weights = initial_weights(network, 1, 1.0, 0.0)
+    assert 0.5 * 0.2 * (6 / 27) ** 0.5 < np.abs(weights["r.hidden0"]).max() <= 0.2 * (6 / 27) ** 0.5
+    with pytest.raises(MimdsimError, match="a kernel over a layer's own spikes is not written to files"):
+        network_of_layers(network, weights, 1e-3)
 
 
 def test_groups_on_a_gpu_are_called_a_guess() -> None:
@@ -355,8 +374,9 @@ def test_a_description_of_convolutions_runs(described: Path) -> None:
     assert second.positions == 1
     assert second.parameters[0].shape == (12, 8)
     assert output.convolution is None
-    run = mimdsim.run(workload, "mk2")
+    run = mimdsim.run(workload.with_({"network.convolutions.hidden0.own_kernel": [1, 3]}), "mk2")
     assert run.gradients["hidden0"].shape == (18, 3)
+    assert run.gradients["hidden0.recurrent"].shape == (9, 3)
     assert run.gradients["hidden0.bias"].shape == (1, 3)
     assert run.cycles > 0
 
@@ -372,7 +392,11 @@ BAD_KEYS = {
     "network.convolutions.hidden0.pool.kind": ("median", "network.convolutions.hidden0.pool.kind"),
     "network.convolutions.hidden0.stride": ([1, 2, 3], "network.convolutions.hidden0.stride"),
     "network.spikes": ("sparse", 'set network.spikes = "dense"'),
-    "network.recurrence": ("all_to_all", "has no synapses onto itself"),
+    "network.recurrence": ("all_to_all", "has no such synapses onto itself: .*nearest: own_kernel"),
+    "network.convolutions.hidden0.own_kernel": (
+        [3, 2],
+        "its own spikes makes planes of 3 x 2 x 3, and it has 3 x 2 x 2",
+    ),
 }
 
 
@@ -412,7 +436,8 @@ def test_a_mapping_of_convolutions_is_checked(described: Path) -> None:
         "network.convolutions.hidden0.groups": 2,
         "network.convolutions.hidden1.groups": 4,
     }
-    for changes in (pools, groups, {"network.dropout": 0.5, "network.dropout_per": "sequence"}):
+    own = {"network.convolutions.hidden0.own_kernel": 3, "network.convolutions.hidden1.own_kernel": 1}
+    for changes in (own, pools, groups, {"network.dropout": 0.5, "network.dropout_per": "sequence"}):
         workload = load_workload(described, changes)
         machine = load_machine("tiny", {"chip.tiles": 16})
         found = mimdsim.check(workload, machine, strict=True).findings

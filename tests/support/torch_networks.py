@@ -1809,6 +1809,23 @@ class SpikingLstms(nn.Module):  # type: ignore[misc]
         return torch.stack(spikes), torch.stack(potentials)
 
 
+class RecurrentPlanes(nn.Module):  # type: ignore[misc]
+    """Neurons of planes whose spikes come back through a second convolution."""
+
+    def __init__(self, cell: Any, pool: Any = None):
+        super().__init__()
+        self.conv, self.pool, self.cell = nn.Conv2d(2, 3, 3, padding=1), pool or nn.Identity(), cell
+        self.out, self.read = nn.Linear(3 * (9 if pool else 36), CLASSES), _leaky(init_hidden=True)
+
+    def forward(self, x: Any) -> Any:
+        state, made = self.cell.reset_mem(), []
+        for step in x:
+            spikes, *states = self.cell(self.pool(self.conv(step)), *state)
+            state = (spikes, *states)
+            made.append(self.read(self.out(spikes.flatten(1))))
+        return torch.stack(made)
+
+
 def _leaky(**more: Any) -> Any:
     return snn.Leaky(beta=0.9, **more)
 
@@ -2006,6 +2023,17 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "snntorch RLeaky, reset in the timestep of the spike": TorchNetwork(
         make=lambda: Loop(snn.RLeaky(beta=0.8, linear_features=HIDDEN, reset_delay=False), _leaky()), judge=of_counts
+    ),
+    "snntorch RLeaky, a convolution of its own spikes": TorchNetwork(
+        make=lambda: RecurrentPlanes(snn.RLeaky(beta=0.8, conv2d_channels=3, kernel_size=3)), judge=of_counts,
+        sample=(2, 6, 6),
+    ),
+    "snntorch RSynaptic, a convolution of its own spikes, pooled before": TorchNetwork(
+        make=lambda: RecurrentPlanes(
+            snn.RSynaptic(alpha=0.5, beta=0.8, conv2d_channels=3, kernel_size=(1, 3), reset_mechanism="zero"),
+            nn.MaxPool2d(2),
+        ),
+        judge=of_counts, sample=(2, 6, 6),
     ),
     "SLSTM": TorchNetwork(make=lambda: SpikingLstms(2), judge=of_counts),
     "SLSTM, reset by subtraction, a learned threshold": TorchNetwork(

@@ -127,6 +127,9 @@ class ConvolutionKeys(Section):
     """A pool of the spikes that the layer reads."""
     pool: PoolKeys | None = None
     """A pool of the currents that the convolution makes."""
+    own_kernel: PairOrOne | None = None
+    """Height and width, both odd, of weights by which its neurons read what they sent in the timestep before, as those
+    of Conv2d with zeros at each side so that planes keep their size."""
     planes: tuple[Extent, Extent, Extent] | None = None
     """Channels, height and width of the network's input, where the data do not say it."""
 

@@ -123,6 +123,11 @@ def network_of_layers(
             of = "samples" if not layer.norm.averages else "each timestep"
             why = f"norms of {of} have no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
             raise _refused(f"layer '{layer.name}'", why)
+        if layer.convolution and layer.convolution.own:
+            why = (
+                "a kernel over a layer's own spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
+            )
+            raise _refused(f"layer '{layer.name}'", why)
         if layer.convolution and len(reads) > 1:
             why = "a convolution of a sum of spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
             raise _refused(f"layer '{layer.name}'", why)

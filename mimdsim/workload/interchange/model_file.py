@@ -207,6 +207,7 @@ def write_model(path: Path, network: ImportedNetwork) -> None:
             described = asdict(each.convolution)
             if each.convolution.groups == 1:
                 del described["groups"]  # as in files of before there were any
+            del described["own"]  # which no file has
             notes[f"{layer}.convolution"] = json.dumps(described)
     write_safetensors(path, arrays, notes)
 
@@ -253,6 +254,8 @@ def _convolution(path: Path, name: str, text: str) -> Convolution:
         found = bounded(_CONVOLUTION.validate_json(text, strict=True))
         if not _all_read(parse_json(text), asdict(found)):
             raise MappingError("it has keys that no convolution has")
+        if found.own:
+            raise MappingError("it has a kernel over its own spikes, which files have not")
     except (ValueError, RecursionError, MappingError) as problem:  # pydantic's ValidationError is a ValueError
         said = shortened(" ".join(str(problem).split()), 200)
         raise DataFileError(path, f"says '{shortened(text)}' of '{shortened(name)}': {said}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -54,10 +55,8 @@ class PlaneMap:
         if covers != len(weights) * self.groups:
             raise NodeProblem(f"has weights for {len(weights) * self.groups} inputs of a window that covers {covers}")
         channels, groups = int(weights.shape[1]), self.groups
-        pools = {"before": self.before, "after": self.after}
-        return _fits(
-            lambda: bounded(Convolution(planes=planes, window=window, channels=channels, groups=groups, **pools))
-        )
+        made = partial(Convolution, planes=planes, window=window, channels=channels, groups=groups)
+        return _fits(lambda: bounded(made(before=self.before, after=self.after)))
 
     def through(self, node: NirNode) -> PlaneMap:
         """What comes of it by a convolution, a pool or a matrix; raises NodeProblem for what no layer does."""
