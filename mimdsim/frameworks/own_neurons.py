@@ -137,7 +137,7 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
                 f"the module returns {len(origin.of)} timesteps of {recorded.timesteps}: what was there before "
                 "the first is left out here, also of a maximum or a mean over time",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     returned = made_in(recorded.returned)
     layers, sent = {}, dict[Made, LayerOutput]()

@@ -328,7 +328,7 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
                 f"layer '{calls.name}' sends no spikes on the example, so that little of it and of what reads it is "
                 "compared: give an example, or weights, with which it fires",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         if not reading.spiking or reading.of_cells:
             continue
