@@ -251,7 +251,9 @@ def fuse(graph: Graph, rules: Collection[tuple[str, ...]] = RULES) -> tuple[tupl
         near = (*op.outputs, *op.inputs)
         joined = (name for name in near if name not in apart or len(consumers.get(name, ())) <= 1)
         for other in (other for name in joined for other in consumers.get(name, ())):
-            if (op.kind, other.kind) in fused and other.name not in taken and other.name != op.name:
+            # of layers without weights, the gradient of a current is that of another layer's spikes
+            own = op.kind != "neuron_gradient" or op.layer == other.layer
+            if own and (op.kind, other.kind) in fused and other.name not in taken and other.name != op.name:
                 partner[op.name] = other
                 taken.add(other.name)
                 break

@@ -17,6 +17,7 @@ from mimdsim.frameworks.recording import Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, named
 from mimdsim.frameworks.torch_weights import MINUS, Link, folded, links_of, without_place
 from mimdsim.graph import SpikingNetwork, differentiate, interpret
+from mimdsim.graph.cell_catalogue import CURRENT
 from mimdsim.graph.names import INPUT, LABELS, LOSS, random_name, spikes_of
 from mimdsim.graph.network_graphs import forward_graph
 
@@ -105,7 +106,8 @@ class _Sent:
             return None
         sent: np.ndarray = every[t].reshape(len(every[t]), value.shape[-1], -1).transpose(0, 2, 1).reshape(value.shape)
         off = float(np.abs(value - sent).max())
-        as_read = calls.reading.of_cells and not calls.reading.written  # else held against their equations before
+        # else held against their equations, or weights, before
+        as_read = calls.reading.of_cells and not calls.reading.written and calls.reading.model != CURRENT
         same = off <= SAME_CURRENT * max(float(np.abs(sent).max()), SAME_CURRENT)
         if as_read and not same and np.mean(value != sent) > ROUNDED * calls.reading.has_potential:
             raise refusal(

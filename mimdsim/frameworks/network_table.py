@@ -95,6 +95,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         about = {
             public_name(array): each.function
             for each, array in zip(layer.sources, weights_named(name, read), strict=True)
+            if not layer.unweighted
         }
         about |= {f"{name}.recurrent": layer.recurrent_function, f"{name}.bias": layer.bias_function}
         if functions := {array: asdict(each) for array, each in about.items() if each}:
@@ -103,6 +104,8 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
             made.setdefault("delays", {})[name] = asdict(layer.delays)
     if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:
         made["learned"] = learned
+    if unweighted := [name for name, layer in named(layers) if layer.unweighted]:
+        made["unweighted"] = unweighted
     for key in ("spikes", "truncation", "neurons_per_class"):
         if key in old:
             made[key] = old[key]
@@ -110,7 +113,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
     sums = any(source.read.of for layer in layers for source in layer.sources)
     dense = (
         sums
-        or made.keys() & {"convolutions", "dropout", "batch_norm"}
+        or made.keys() & {"convolutions", "dropout", "batch_norm", "unweighted"}
         or any(_sends_numbers(each, each is readings[-1]) for each in readings)
     )
     made |= {"spikes": "dense"} if dense else {}

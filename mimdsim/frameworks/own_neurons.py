@@ -137,7 +137,7 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
                 f"the module returns {len(origin.of)} timesteps of {recorded.timesteps}: what was there before "
                 "the first is left out here, also of a maximum or a mean over time",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     returned = made_in(recorded.returned)
     layers, sent = {}, dict[Made, LayerOutput]()
@@ -207,17 +207,17 @@ def _layer(
     inputs = [read for read in inputs if set(signature_of(read)[0]) <= set(weights)]
     currents = _by_time(where, inputs, own.time, timesteps)
     gates = max(read.of.gates if isinstance(read.of, Gate) else 1 for read in reads)
-    convolution = products_of(reads[-1])[0].convolution
+    product = products_of(reads[-1])[0]
     width = currents[0][0].shape[1:].numel() // gates
-    columns = convolution.result.channels if convolution else width
-    product = next((core_of(read) for read in reversed(reads) if own.is_sum(read)), None)
+    columns = product.convolution.result.channels if product.convolution else product.channels or width
+    sums = next((core_of(read) for read in reversed(reads) if own.is_sum(read)), None)
     outputs = {times[0] - age: made for made, age in line.items()}
     refused = None
     for late, anew in itertools.product((False, True), repeat=2):
         when = layer.late(classes, times) if late else times
         values, begins = layer.values(classes, when, line)
         writer = EquationWriter(layer, classes, when, own, columns, begins, anew)
-        written = Written(texts=writer.texts, rows=writer.rows, own=product, first=times[0] - max(line.values()))
+        written = Written(texts=writer.texts, rows=writer.rows, own=sums, first=times[0] - max(line.values()))
         try:
             model = written.model("own")
         except MappingError as problem:

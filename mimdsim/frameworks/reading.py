@@ -39,6 +39,7 @@ from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Pool
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded, over_pooled
+from mimdsim.frameworks.streams import with_currents
 from mimdsim.frameworks.torch_layers import (
     TorchLayer,
     combination,
@@ -117,7 +118,8 @@ def _read(
     out: str | Path | None,
 ) -> Workload:
     """timesteps: of a module that is called once in each; None: of one that takes them all."""
-    recorded = _with_read_out(module, with_own_neurons(record(module, example_input, timesteps), output))
+    recorded = with_currents(record(module, example_input, timesteps))
+    recorded = _with_read_out(module, with_own_neurons(recorded, output))
     layers = layers_of(module, recorded)
     weights = weights_of(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input, timesteps)
@@ -288,6 +290,9 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             if norm:
                 rows = weights[f"gain.{name}"], weights[f"{'b' if norm.averages else 'shift'}.{name}"]
                 bias = 0.0 if norm.averages else bias
+            if layer.unweighted:
+                currents += spikes
+                continue
             convolution, matrix = source.product.convolution, _acting(source.function, weights[array])
             if source.product.delays:
                 spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
@@ -324,7 +329,7 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
                 f"layer '{calls.name}' sends no spikes on the example, so that little of it and of what reads it is "
                 "compared: give an example, or weights, with which it fires",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         if not reading.spiking or reading.of_cells:
             continue

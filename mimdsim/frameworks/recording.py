@@ -62,6 +62,7 @@ from mimdsim.frameworks.origins import (
     parts_of,
     sliced,
     sources_in,
+    terms_of,
     timestep_of,
     undropped,
     unscaled,
@@ -163,7 +164,7 @@ class Recorded:
     what it was made of; votes: how many outputs stand for a class, of which the module returned the mean; made: by
     operations element by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module
     took one a call; unread: what functions made that are not understood, or gather timesteps, in order;
-    returned_before: by the calls before the last, in a single step."""
+    returned_before: by the calls before the last, in a single step; currents: what products made, and its version."""
 
     layers: dict[str, NeuronCalls] = field(default_factory=dict)
     norms: Counter[str] = field(default_factory=Counter)
@@ -178,6 +179,7 @@ class Recorded:
     stepwise: bool = False
     unread: list[FunctionResult] = field(default_factory=list)
     returned_before: list[Origin | None] = field(default_factory=list)
+    currents: list[tuple[Product, torch.Tensor, int]] = field(default_factory=list)
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -215,6 +217,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         for tensor in tensors_in(made):
             self._origins[id(tensor)] = origin
             self._held.append(tensor)
+            if isinstance(origin, Product):
+                self.seen.currents.append((origin, tensor, tensor._version))
 
     def origin(self, tensor: Any) -> Origin | None:
         return self._origins.get(id(tensor)) if isinstance(tensor, torch.Tensor) else None
@@ -351,14 +355,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         return FunctionResult(by=VOTE, of=tuple(known), divisor=1 / each if by == "sum" else 1.0, votes=each)
 
     def _mean_of_planes(self, by: str, args: Any, kwargs: Any, made: Any) -> Pooled | None:
-        """The mean of every plane of spikes, written as such."""
+        """The mean of every plane of spikes, or of currents, written as such."""
         of = self.origin(args[0]) if by in ("mean", "adaptive_avg_pool3d") else None
         layers = {name for name, spikes in sources_in(of) if spikes}
         every = [self.seen.layers[name].outputs[0] for name in layers] or [each.tensor for each in made_in([of])]
-        sent = every[0] if every else None
-        if of is None or sent is None or sent.ndim < 4 or isinstance(of, Pooled) or self._is_cut(args, made):
+        shapes = [tuple(each.shape[-3:]) for each in every if each.ndim > 3]
+        made_of = (part.convolution for part, _ in terms_of(of) if isinstance(part, Product) and part.convolution)
+        currents = [each.result for each in made_of if each]
+        shapes += [(each.channels, each.height, each.width) for each in currents]
+        if of is None or not shapes or isinstance(of, Pooled) or self._is_cut(args, made):
             return None
-        planes = Planes(channels=sent.shape[-3], height=sent.shape[-2], width=sent.shape[-1])
+        planes = Planes(**dict(zip(("channels", "height", "width"), shapes[0], strict=True)))
         whole = Pool(kind="average", window=Window.whole(planes))
         return Pooled(of=of, planes=planes, pool=whole) if is_mean_of(planes, by, made, *args, **kwargs) else None
 

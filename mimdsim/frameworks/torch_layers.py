@@ -128,6 +128,11 @@ class TorchLayer:
     def delays(self) -> Delays | None:
         return self.sources[0].product.delays
 
+    @property
+    def unweighted(self) -> bool:
+        """Whether it reads what others send as its current."""
+        return bool(self.sources[0].product.channels)
+
 
 def widths_of(layers: list[TorchLayer]) -> list[int]:
     return [layer.calls.neurons for layer in layers]
@@ -153,7 +158,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
                 f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run; nearest: "
                 "spikes that are added up, as in SEW blocks, and one norm behind their weights"
             )
-    order = [_with_norm(module, recorded, layer) for layer in order]
+    order = _in_order([_with_norm(module, recorded, layer) for layer in order])
     read = {name for layer in order for source in layer.sources for name in source.layers}
     order.sort(key=lambda layer: bool(returned_by(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
@@ -184,6 +189,21 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     if silent:
         raise refusal(f"layer '{silent[0]}' sends potentials; only the last layer may")
     return order
+
+
+def _in_order(layers: list[TorchLayer]) -> list[TorchLayer]:
+    """As they ran, and each after those that it reads in the same timestep."""
+    by_name, found = {each.calls.name: each for each in layers}, dict[str, TorchLayer]()
+    waiting, begun = layers[::-1], set[str]()
+    while waiting:
+        layer = waiting[-1]
+        terms = [] if layer.calls.name in begun else [term for each in layer.sources for term in each.read.terms]
+        begun.add(layer.calls.name)
+        before = [each.name for each in terms if not each.lag and each.name and each.name not in begun]
+        waiting += [by_name[name] for name in reversed(before)]
+        if not before:
+            found.setdefault(layer.calls.name, waiting.pop())
+    return [*found.values()]
 
 
 def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
@@ -374,7 +394,8 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     """What a layer reads by one product."""
     of, dropout = undropped(feed.of) if feed.of else (None, None)
     feed = replace(feed, of=of)
-    read = combination(name, feed.product.weight, of, 0 if calls.in_time else len(calls.origins))
+    weight = "" if feed.product.channels else feed.product.weight
+    read = combination(name, weight, of, 0 if calls.in_time else len(calls.origins))
     for each in read.combinations:
         if twice := _twice([_written(part) for part in each.of]):
             raise refusal(f"layer '{name}' reads a {each.kind} that has {twice} twice; each once can run")
@@ -390,15 +411,16 @@ def _written(read: graph.Source) -> str:
 
 def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> graph.Source:
     """What layer `name` reads in its last timestep by weights, of others by their names in the module ('': the input);
-    timesteps: that it took one by one, 0 where it took all at once."""
+    weight: '' where it has none; timesteps: that it took one by one, 0 where it took all at once."""
     of = of if timesteps else _at_once(of)
     if isinstance(of, (Sum, Combined, Pooled)):
         by = of.pool if isinstance(of, Pooled) else of.by if isinstance(of, Combined) else ADD
         return graph.Source(by=by, of=tuple(combination(name, weight, each, timesteps) for each in parts_of(of)))
     if not isinstance(of, (LayerOutput, Input)):
+        reads = f"'{weight}' is multiplied by" if weight else f"layer '{name}' reads"
         raise refusal(
-            f"'{weight}' is multiplied by {_describe(of)}; a layer reads spikes of others, side by side (torch.cat), "
-            "added up, multiplied or by weights of their own, or the input, or one of these times a number above 0"
+            f"{reads} {_describe(of)}; a layer reads spikes of others, side by side (torch.cat), added up, multiplied "
+            "or by weights of their own, or the input, or one of these times a number above 0"
         )
     if isinstance(of, LayerOutput) and not of.spikes:
         raise refusal(f"layer '{name}' reads a state of '{of.layer}'; layers read spikes")
@@ -445,6 +467,7 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
             "largest or an average without padding"
         )
     made = {each.calls.name: each.convolution.result for each in every if each.convolution}
+    made |= {each.calls.name: planes for each in every if each.unweighted and (planes := each.calls.planes)}
     for each in _with_planes(layer.sources[0].read):
         planes = each.planes(made.get)
         if each.name != "" or each.of:
@@ -563,7 +586,8 @@ def _parameters_of(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
     """The parameters of the module that a layer takes, each once."""
     norms = [*dict.fromkeys(filter(None, (layer.norm, *layer.norms)))]
     of_norm = [f"{norm}.{name}" for norm in norms for name, _ in module.get_submodule(norm).named_parameters()]
-    names = [name for each in (*layer.feeds, *layer.own) for name in (each.product.weight, each.product.positions)]
+    products = [each.product for each in (*layer.feeds, *layer.own) if not each.product.channels]
+    names = [name for each in products for name in (each.weight, each.positions)]
     names += [*layer.biases, layer.recurrent_bias, *of_norm]
     return [*filter(None, dict.fromkeys([*names, *(of for of, *_ in constants_of("", layer))]))]
 

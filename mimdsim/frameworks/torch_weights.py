@@ -199,7 +199,8 @@ def without_place(link: str) -> str:
 def feeds_by_array(layers: list[TorchLayer], name: str, layer: TorchLayer) -> dict[str, tuple[Feed, ...]]:
     """By array here, what it is put together from: weights, and biases of some neurons."""
     read = weights_named(name, read_by(layers, layer))
-    found = dict(zip(read, (source.feeds for source in layer.sources), strict=True))
+    feeds = (source.feeds for source in layer.sources)
+    found = {} if layer.unweighted else dict(zip(read, feeds, strict=True))
     found |= {f"r.{name}": layer.own} if layer.own else {}
     for group, array in zip(bias_groups(layer), bias_arrays(name, layer), strict=False):
         if group[0] in layer.columns:

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -106,7 +106,7 @@ class Place:
     age: int
 
 
-def is_current(operand: Any) -> bool:
+def is_current(operand: Any) -> TypeGuard[Read]:
     return isinstance(operand, Read) and not isinstance(operand.of, (Parameter, Part))
 
 

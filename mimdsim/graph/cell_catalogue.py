@@ -95,9 +95,11 @@ def _exponential_lif(cell: Equations) -> Terms:
     }
 
 
+CURRENT = "current"
+
 CELLS = (
     CellModel(
-        name="current",
+        name=CURRENT,
         gates=1,
         equations=lambda cell: {OUTPUT: cell.from_inputs()[0]},
         equation="what is sent is the current",

@@ -217,7 +217,6 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "channels": (lambda: Net(lambda: nn.Dropout1d(0.5)), r"reads \[6, 16\]; nearest: \[samples, channels"),
     "all of it": (lambda: Net(lambda: nn.AlphaDropout(0.5)), "nearest: torch.nn.Dropout, neuron by neuron"),
     "everything": (lambda: Net(lambda: nn.Dropout(1.0)), "dropout with p = 1 leaves nothing"),
-    "of currents": (lambda: Net(pooled=lambda: nn.Dropout(0.5)), "reads what dropout leaves of a product"),
 }
 
 
@@ -237,6 +236,15 @@ def without_shift() -> Any:
     module = Net(norm=True)
     module.bn = nn.BatchNorm2d(4, affine=False)
     return module.eval()
+
+
+def test_dropout_of_currents_is_that_of_a_layer_without_weights() -> None:
+    network = mimdsim.from_torch(Net(pooled=lambda: nn.Dropout(0.5)), example()[0]).network
+    assert (network.neuron[:2], network.unweighted, network.dropout) == (
+        ("current", "leaky"),
+        ("hidden1",),
+        (0, 0.5, 0),
+    )
 
 
 @pytest.mark.parametrize(("build", "message"), REFUSED.values(), ids=REFUSED)

@@ -176,7 +176,11 @@ class Residual(nn.Module):  # type: ignore[misc, name-defined]
         return torch.stack(out)
 
 
-def test_normalised_currents_that_are_added_up_are_refused_for_what_they_are() -> None:
-    for module in (Residual(), Residual().eval()):
-        with pytest.raises(DescriptionError, match="layer 'cell2' adds up what batch norm makes and more; one source"):
-            mimdsim.from_torch(module, (torch.rand(5, 3, 9) < 0.4).float())
+@pytest.mark.filterwarnings("ignore:'norm. .BatchNorm1d. is in eval")
+def test_normalised_currents_that_are_added_up_are_layers_that_send_them() -> None:
+    for module, norms in ((Residual(), ("timestep", "none", "timestep", "none")), (Residual().eval(), "none")):
+        network = mimdsim.from_torch(module, (torch.rand(5, 3, 9) < 0.4).float()).network
+        assert network.neuron == ("current", "leaky", "current", "leaky")
+        assert network.unweighted == ("hidden1", "output")
+        assert network.sources == {"output": ("hidden0 + hidden2",)}
+        assert network.batch_norm == norms

@@ -365,8 +365,6 @@ REFUSED = {
         Twice(2, 3, 3), outputs=48
     ),
     "'0' (WSConv2d) does more than its class says": lambda: chain(zoo.jelly.WSConv2d(2, 3, 3), outputs=48),
-    "'1.weight' is multiplied by a product with '0.weight', without neurons between": conv(nn.Conv2d(3, 3, 1)),
-    "'2.weight' is multiplied by a product with '0.weight', without": conv(nn.MaxPool2d(1), nn.Conv2d(3, 3, 1)),
     "'2' (MaxPool2d) pools what another pool made; nearest: one pool over the windows": conv(
         nn.AvgPool2d(1), nn.MaxPool2d(1)
     ),
@@ -398,9 +396,6 @@ REFUSED = {
     "'3' (MaxPool2d) reads [3, 12, 4]; [samples, channels, height, width] is needed": reading_planes(
         nn.Flatten(1, 2), nn.MaxPool2d(2)
     ),
-    "layer '3' reads a pool of what '1' sent, without weights": lambda: chain(
-        nn.Conv2d(2, 3, 3), leaky(), nn.MaxPool2d(2), outputs=12
-    ),
     "'3.weight' is multiplied by 2 of 12 pooled values; nearest: flatten them all": reading_planes(
         nn.MaxPool2d(2), nn.Linear(2, 2)
     ),
@@ -425,8 +420,7 @@ REFUSED = {
     ),
     "reads a product that has '1@t' twice; each once can run": block(lambda s, x: x * x),
     "layer '2.cells' reads itself in a sum with others; nearest: by weights of its own": block(torch.add, again=True),
-    "layer '4' reads what '2.cells' sent, without weights": block(torch.add, nn.Identity()),
-    "layer 'cells.1' reads planes by a convolution or a pool, and more: one source alone": Past,
+    "in network.unweighted: it is the last, and has planes of 3 x 4 x 4": block(torch.add, nn.Identity()),
     "'fc.weight' is multiplied by what 'cat' made": lambda: Both(lambda *both: torch.cat(both, dim=1)),
     "layer 'cells.2' reads 4 of 48 values of what 'cells.0' sends; all can run": lambda: Both(
         lambda *both: torch.cat(both, dim=-1)
@@ -446,6 +440,31 @@ def test_what_no_convolution_can_be_is_refused_by_name(said: str) -> None:
     linear = isinstance(module, nn.Sequential) and isinstance(module[0], nn.Linear)
     text = refusal(module, spikes(1, 6) if linear else spikes(), STEPS)
     assert said in text, text
+
+
+CURRENTS: dict[str, tuple[Callable[[], Any], tuple[str, ...], dict[str, tuple[str, ...]]]] = {
+    "convolutions in a row": (conv(nn.Conv2d(3, 3, 1)), ("current", "leaky", "leaky"), {}),
+    "a pool between": (conv(nn.MaxPool2d(1), nn.Conv2d(3, 3, 1)), ("current", "leaky", "leaky"), {}),
+    "a pool of spikes": (
+        lambda: chain(nn.Conv2d(2, 3, 3), leaky(), nn.MaxPool2d(2), outputs=12),
+        ("leaky", "leaky", "leaky"),
+        {"hidden1": ("max_pool(hidden0, 2, 2, 0)",)},
+    ),
+    "a convolution and a linear layer": (
+        Past,
+        ("leaky", "current", "current", "leaky", "leaky"),
+        {"hidden2": ("input",), "hidden3": ("hidden1 + hidden2",)},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:layer .* sends no spikes")
+@pytest.mark.parametrize("name", CURRENTS)
+def test_currents_that_no_neurons_read_at_once_are_those_of_layers(name: str) -> None:
+    build, neurons, sources = CURRENTS[name]
+    network = mimdsim.from_torch(build(), spikes(), timesteps=STEPS).network
+    assert network.neuron == neurons
+    assert network.sources == sources
 
 
 BETWEEN: dict[str, dict[str, Any]] = {

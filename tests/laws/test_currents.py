@@ -73,7 +73,14 @@ def network(keys: dict[str, Any], norms: str = "none", **more: Any) -> SpikingNe
     return network_of(build_workload(table, {}, "currents"))
 
 
-NETWORKS = {"dense": DENSE, "planes": PLANES}
+IN_A_ROW: dict[str, Any] = {  # neurons that read the spikes of others as they are
+    "hidden": [8, 8, 8],
+    "neuron": "leaky",
+    "neuron_parameters": [{}, {"threshold": 0.5}, {"threshold": 0.5}, {}],
+    "unweighted": ["hidden1", "hidden2"],
+    "reset_gradient": "full",
+}
+NETWORKS = {"dense": DENSE, "planes": PLANES, "in a row": IN_A_ROW}
 NORMS = ["none", "timestep", "sequence", "sample"]
 
 

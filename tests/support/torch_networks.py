@@ -1579,6 +1579,145 @@ class SewResNet(nn.Module):  # type: ignore[misc]
         return self.fc(x.flatten(2 if self.avgpool.step_mode == "m" else 1))
 
 
+class MembraneStream(nn.Module):  # type: ignore[misc]
+    """Membrane shortcuts in fully connected form: a stream of currents, to which blocks add what they make."""
+
+    def __init__(self, neurons: Callable[[], Any]):
+        super().__init__()
+        self.stem, self.out = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.blocks = nn.ModuleList(
+            nn.ModuleList([neurons(), nn.Linear(HIDDEN, INPUTS), neurons(), nn.Linear(INPUTS, HIDDEN)]) for _ in "12"
+        )
+        self.last, self.read = neurons(), neurons()
+
+    def forward(self, x: Any) -> Any:
+        out = []
+        for step in x:
+            stream = self.stem(step)
+            for lif1, fc1, lif2, fc2 in self.blocks:
+                stream = fc2(lif2(fc1(lif1(stream)))) + stream
+            out.append(self.read(self.out(self.last(stream))))
+        for each in self.modules():
+            if isinstance(each, OwnNeuron):
+                each.mem = None
+        return torch.stack(out)
+
+
+class MsBlock(nn.Module):  # type: ignore[misc]
+    """A block of MS-ResNet (Hu et al. 2021) with neurons before convolutions; its shortcut may be weights of its own,
+    of the currents or of the spikes."""
+
+    def __init__(self, planes: int, made: int = 0, of_spikes: bool = False):
+        super().__init__()
+        self.of_spikes, wide, stride = of_spikes, made or planes, 2 if made else 1
+        self.lif1, self.lif2 = (neuron.LIFNode(tau=1.5, detach_reset=True) for _ in "12")
+        self.conv1 = jelly.Conv2d(planes, wide, 3, stride=stride, padding=1, bias=False)
+        self.conv2 = jelly.Conv2d(wide, wide, 3, padding=1, bias=False)
+        self.bn1, self.bn2 = jelly.BatchNorm2d(wide), jelly.BatchNorm2d(wide)
+        self.shortcut = nn.Sequential()
+        if made:
+            self.shortcut = nn.Sequential(jelly.Conv2d(planes, made, 1, stride=2, bias=False), jelly.BatchNorm2d(made))
+
+    def forward(self, x: Any) -> Any:
+        spikes = self.lif1(x)
+        out = self.bn2(self.conv2(self.lif2(self.bn1(self.conv1(spikes)))))
+        out += self.shortcut(spikes if self.of_spikes else x)
+        return out
+
+
+def _ms_resnet(step_mode: str, of_spikes: bool) -> Any:
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, stride=2, padding=1, bias=False), jelly.BatchNorm2d(4), MsBlock(4),
+        MsBlock(4, 6, of_spikes), MsBlock(6), neuron.LIFNode(tau=1.5, detach_reset=True), jelly.AvgPool2d(2, 2),
+        jelly.Flatten(), jelly.Linear(6, CLASSES), neuron.LIFNode(v_threshold=0.25, detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, step_mode)
+    return net
+
+
+class MemUpdate(nn.Module):  # type: ignore[misc]
+    """The neurons of MS-ResNet as its authors write them, over all timesteps."""
+
+    def forward(self, x: Any) -> Any:
+        mem_old: Any = 0
+        spike, output = torch.zeros_like(x[0]), torch.zeros_like(x)
+        for i in range(len(x)):
+            mem = mem_old * 0.25 * (1 - spike.detach()) + x[i] if i >= 1 else x[i]
+            spike = Rectangle.apply(mem)
+            mem_old = mem.clone()
+            output[i] = spike
+        return output
+
+
+class TimestepConv(nn.Conv2d):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        made = [self._conv_forward(step, self.weight, self.bias) for step in x]
+        output = torch.zeros(len(x), *made[0].shape, dtype=x.dtype)
+        for i, each in enumerate(made):
+            output[i] = each
+        return output
+
+
+class VolumeNorm(nn.BatchNorm3d):  # type: ignore[misc]
+    """tdBN of [timesteps, samples, channels, height, width]."""
+
+    def forward(self, x: Any) -> Any:
+        y = super().forward(x.transpose(0, 2).contiguous().transpose(0, 1).contiguous())
+        return y.contiguous().transpose(0, 1).contiguous().transpose(0, 2)
+
+
+class MsAuthors(nn.Module):  # type: ignore[misc]
+    """MS-ResNet as its authors write it, with fewer blocks and planes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = self._conv(2, 4, 3, 2)
+        self.blocks = nn.ModuleList([self._block(4, 4, 1), self._block(4, 6, 2)])
+        self.shortcuts = nn.ModuleList([nn.Sequential(), self._conv(4, 6, 1, 2)])
+        self.mem_update, self.fc = MemUpdate(), nn.Linear(6, CLASSES)
+
+    def _conv(self, planes: int, made: int, size: int, stride: int = 1) -> Any:
+        return nn.Sequential(TimestepConv(planes, made, size, stride, size // 2, bias=False), VolumeNorm(made))
+
+    def _block(self, planes: int, made: int, stride: int) -> Any:
+        first, second = self._conv(planes, made, 3, stride), self._conv(made, made, 3)
+        return nn.Sequential(MemUpdate(), first, MemUpdate(), second)
+
+    def forward(self, x: Any) -> Any:
+        x = self.conv1(x)
+        for block, shortcut in zip(self.blocks, self.shortcuts, strict=True):
+            x = block(x) + shortcut(x)
+        x = torch.nn.functional.adaptive_avg_pool3d(self.mem_update(x), (None, 1, 1))
+        x = x.view(x.shape[0], x.shape[1], -1)
+        return self.fc(x.sum(dim=0) / x.shape[0])
+
+
+class SpikeDriven(nn.Module):  # type: ignore[misc]
+    """Spike-driven Transformer (Yao et al. 2023) without attention, time and samples in one axis: patches that are
+    split with pools of currents and a shortcut around a convolution, an MLP, and the mean of planes of the stream."""
+
+    def __init__(self, dim: int = 6):
+        super().__init__()
+        self.proj_conv, self.proj_bn = nn.Conv2d(2, dim, 3, 1, 1, bias=False), nn.BatchNorm2d(dim)
+        self.rpe_conv, self.rpe_bn = nn.Conv2d(dim, dim, 3, 1, 1, bias=False), nn.BatchNorm2d(dim)
+        self.fc1_conv, self.fc1_bn = nn.Conv2d(dim, 2 * dim, 1, bias=False), nn.BatchNorm2d(2 * dim)
+        self.fc2_conv, self.fc2_bn = nn.Conv2d(2 * dim, dim, 1, bias=False), nn.BatchNorm2d(dim)
+        self.maxpool, self.head = nn.MaxPool2d(4, 4), nn.Linear(dim, CLASSES)
+        self.lifs = nn.ModuleList(neuron.LIFNode(tau=2.0, detach_reset=True, step_mode="m") for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        steps, samples = x.shape[:2]
+        proj_lif, fc1_lif, fc2_lif, head_lif = self.lifs
+        x = self.maxpool(self.proj_bn(self.proj_conv(x.flatten(0, 1))))
+        feature, planes = x, (steps, samples, -1, *x.shape[-2:])
+        x = proj_lif(x.reshape(planes).contiguous()).flatten(0, 1).contiguous()
+        x = (self.rpe_bn(self.rpe_conv(x)) + feature).reshape(planes).contiguous()
+        identity = x
+        x = self.fc1_bn(self.fc1_conv(fc1_lif(x).flatten(0, 1))).reshape(planes).contiguous()
+        x = self.fc2_bn(self.fc2_conv(fc2_lif(x).flatten(0, 1))).reshape(planes).contiguous() + identity
+        return self.head(head_lif(x.flatten(3).mean(3))).mean(0)
+
+
 class NormedLoop(Loop):
     """snnTorch, a loop over time with a batch norm in every timestep."""
 
@@ -2088,6 +2227,25 @@ ZOO: dict[str, TorchNetwork] = {
         )
         for connect, step_mode in (("ADD", "m"), ("AND", "m"), ("IAND", "s"), ("IAND", "m"))
     },
+    "a stream of currents: snntorch": TorchNetwork(
+        make=partial(MembraneStream, lambda: _leaky(init_hidden=True, spike_grad=surrogate.fast_sigmoid(slope=4))),
+        judge=of_counts,
+    ),
+    "a stream of currents: neurons written out": TorchNetwork(
+        make=partial(MembraneStream, partial(OwnNeuron, 0.8, True)), judge=of_counts
+    ),
+    "a stream of currents: MS-ResNet, spikingjelly": TorchNetwork(
+        make=partial(_ms_resnet, "s", True), judge=of_counts, single=True, sample=(2, 8, 8), scale=2.0
+    ),
+    "a stream of currents: MS-ResNet, spikingjelly in time": TorchNetwork(
+        make=partial(_ms_resnet, "m", False), judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
+    "a stream of currents: MS-ResNet, its authors": TorchNetwork(
+        make=MsAuthors, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
+    "a stream of currents: Spike-driven Transformer": TorchNetwork(
+        make=SpikeDriven, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
     "an image in every timestep: snnTorch's tutorial 5": TorchNetwork(make=Shown, judge=of_counts, input="image"),
     "an image in every timestep: SpikingJelly, Fashion-MNIST": TorchNetwork(
         make=ShownPlanes, loss="", judge=of_counts, sample=(1, 8, 8), scale=2.0, input="image"

@@ -1,0 +1,294 @@
+"""Currents that several layers read, or that are added up as they are: the membrane shortcuts of MS-ResNet.
+
+Products that make such currents become layers that send them, and what reads these, alone or added up, reads them by a
+product without weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from mimdsim.frameworks.neurons import Reading
+from mimdsim.frameworks.origins import (
+    THROUGH,
+    Combined,
+    Dropped,
+    FunctionResult,
+    Gate,
+    Input,
+    Joined,
+    LayerOutput,
+    Made,
+    Pooled,
+    Product,
+    Slice,
+    Sum,
+    is_in_time,
+    parts_of,
+    terms_of,
+    with_parts,
+)
+from mimdsim.frameworks.recording import NeuronCalls, Recorded
+from mimdsim.frameworks.written_equations import components_of, is_current, made_in
+from mimdsim.graph.cell_catalogue import CURRENT
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """Neurons: those of a framework's layer, or `neurons` that are written out. reads: where currents come from."""
+
+    reads: list[Any]
+    name: str = ""
+    neurons: frozenset[Made] = frozenset()
+
+    @cached_property
+    def own(self) -> set[str]:
+        """The weights of their own spikes, of which there are none in the first timestep."""
+        terms = (part for origin in self.reads for part, _ in terms_of(origin))
+        return {part.weight for part in terms if isinstance(part, Product) and self._sent(part.of)}
+
+    def others(self, origin: Any) -> list[Any]:
+        """What is added up in a current, but for products of their own spikes; none of currents side by side."""
+        terms = [*terms_of(origin)]
+        apart = any(columns for _, columns in terms) or isinstance(origin, Gate)
+        return [] if apart else [part for part, _ in terms if not self.is_own(part)]
+
+    def is_own(self, part: Any) -> bool:
+        return isinstance(part, Product) and part.weight in self.own
+
+    def _sent(self, of: Any) -> bool:
+        while isinstance(of, (Slice, Dropped)):
+            of = of.of
+        return (isinstance(of, LayerOutput) and of.layer == self.name) or not self.neurons.isdisjoint(made_in([of]))
+
+
+def with_currents(recorded: Recorded) -> Recorded:
+    """What was recorded, with a layer for every product whose current is read by more than the weights of one layer."""
+    readers = _readers(recorded)
+    streams = _Streams(recorded, _sending(recorded, readers))
+    for reader in readers:
+        for made in reader.neurons:
+            made.args = tuple(streams.operand(reader, arg) for arg in made.args)
+    layers = dict(streams.layers)
+    for reader, calls in zip(readers, recorded.layers.values(), strict=False):
+        if calls.reading.weights:
+            origins = [*map(streams.replaced, calls.origins)]
+        else:
+            tensors = zip(calls.origins, calls.currents, strict=True)
+            origins = [streams.current(reader, of, tensor.shape[1 + calls.in_time :]) for of, tensor in tensors]
+        layers[reader.name] = replace(calls, origins=origins)
+    returned, before = ([*map(streams.replaced, each)] for each in (recorded.returned, recorded.returned_before))
+    return replace(recorded, layers=layers, returned=returned, returned_before=before)
+
+
+def _readers(recorded: Recorded) -> list[_Reader]:
+    """Layers of frameworks, in their order, and neurons that are written out."""
+    every = recorded.layers.items()
+    found = [_Reader([] if calls.reading.weights else calls.origins, name) for name, calls in every]
+    starts = [*recorded.returned, *recorded.returned_before, *(each for _, calls in every for each in calls.origins)]
+    starts += [arg.of for made in recorded.made for arg in made.args if is_current(arg)]
+    for component in components_of(starts):
+        reads = [arg.of for made in component.members for arg in made.args if is_current(arg)]
+        found.append(_Reader(reads, neurons=frozenset(component.members)))
+    return found
+
+
+def _sending(recorded: Recorded, readers: list[_Reader]) -> dict[str, Product]:
+    """The products that become layers, by their weights: those that weights or a pool read, that several readers add
+    up, or one with what no layer adds up by weights of its own; and with them all that is added up with them."""
+    ends = [*recorded.returned, *recorded.returned_before]
+    inside = [each for origin in ends for each in _inside(origin, (Sum, Joined, FunctionResult))]
+    inside += [each for one in readers for origin in one.reads for each in _inside(origin, (Sum, Joined, Gate))]
+    of_cells = (calls for calls in recorded.layers.values() if calls.reading.weights)
+    inside += [each for calls in of_cells for origin in calls.origins for each in _products_in(origin)]
+    read_by: dict[str, set[_Reader]] = {}
+    for one in readers:
+        for product in _only_products(part for origin in one.reads for part, _ in terms_of(origin)):
+            read_by.setdefault(product.weight, set()).add(one)
+    sends = {each.weight for each in inside} | {weight for weight, by in read_by.items() if len(by) > 1}
+    for one in readers:
+        one.own.difference_update(sends)
+    sums = [others for one in readers for origin in one.reads if (others := one.others(origin))]
+    for others in sums:
+        sends |= {each.weight for each in _only_products(others)} if _is_mixed(others) else set()
+    before: set[str] = set()
+    while sends != before:
+        before = set(sends)
+        for weights in ({each.weight for each in _only_products(others)} for others in sums):
+            sends |= weights if weights & sends else set()
+    forms: dict[str, set[Product]] = {}
+    for product in (*inside, *(each for others in sums for each in _only_products(others))):
+        if product.weight in sends:
+            forms.setdefault(product.weight, set()).add(_form(product))
+    found = {weight: min(of, key=_has_pool) for weight, of in forms.items()}  # of which pools may be read apart
+    return {weight: form for weight, form in found.items() if len(set(map(_unpooled, forms[weight]))) == 1}
+
+
+def _only_products(parts: Iterable[Any]) -> list[Product]:
+    return [each for each in parts if isinstance(each, Product)]
+
+
+def _is_mixed(others: list[Any]) -> bool:
+    """Whether no layer adds this up by weights of its own."""
+    products = _only_products(others)
+    alone = any(each.norm or each.convolution or each.delays for each in products)
+    return (alone and len(products) > 1) or (len(products) < len(others) and all(map(_is_sent, others)))
+
+
+def _is_sent(origin: Any) -> bool:
+    """Whether layers may send it, or what is made of these without weights."""
+    if isinstance(origin, (Sum, Combined, Pooled, Dropped)):
+        return all(map(_is_sent, parts_of(origin)))
+    spikes = isinstance(origin, LayerOutput) and origin.spikes
+    return spikes or isinstance(origin, (Input, Product)) or (isinstance(origin, Made) and origin.op == "spike")
+
+
+def _products_in(origin: Any) -> Iterator[Product]:
+    """The products that something is made of, without neurons between."""
+    if isinstance(origin, Product):
+        yield origin
+    if isinstance(origin, (Product, Joined, Gate, FunctionResult, *THROUGH)):
+        for each in parts_of(origin):
+            yield from _products_in(each)
+
+
+def _inside(origin: Any, through: tuple[type, ...]) -> Iterator[Product]:
+    """The products that another one, or a pool, reads; through: what adds products up, or gathers them."""
+    if isinstance(origin, through):
+        for each in parts_of(origin):
+            yield from _inside(each, through)
+    else:
+        yield from _products_in(origin.of if isinstance(origin, Product) else origin)
+
+
+def _form(product: Product) -> Product:
+    """What is alike of a product in every timestep."""
+    return replace(product, of=Input(), call=0)
+
+
+def _has_pool(product: Product) -> bool:
+    return bool(product.convolution and product.convolution.after)
+
+
+def _unpooled(product: Product) -> Product:
+    return replace(product, convolution=product.convolution and replace(product.convolution, after=None))
+
+
+class _Streams:
+    """Layers that send currents, and origins in which these stand for the products that they are of."""
+
+    def __init__(self, recorded: Recorded, sending: dict[str, Product]):
+        self.layers: dict[str, NeuronCalls] = {}
+        self._sending: dict[str, tuple[str, Product]] = {}
+        self._known: dict[int, Any] = {}
+        self._labels: dict[str, _Reader] = {}
+        made: dict[str, dict[tuple[bool, int], tuple[Product, torch.Tensor]]] = {}
+        for product, tensor, version in recorded.currents:
+            form, shape = sending.get(product.weight), _shape(product, tensor)
+            each = replace(product, negative=bool(form and form.negative))
+            if form == _form(each) and tensor._version == version and tuple(tensor.shape[-len(shape) :]) == shape:
+                sent = -tensor.detach() if each.negative else tensor.detach()
+                made.setdefault(product.weight, {})[is_in_time(product), product.call] = each, sent.reshape(-1, *shape)
+        for weight, by_call in made.items():
+            name = weight.removesuffix(".weight")
+            if calls := _calls(name, by_call, _timesteps(recorded)):
+                self._sending[weight], self.layers[name] = (name, sending[weight]), calls
+        self._order = {name: at for at, name in enumerate(self.layers)}
+        for name, calls in self.layers.items():
+            origins = [self.replaced(each, within=True) for each in calls.origins]
+            self.layers[name] = replace(calls, origins=origins)
+
+    def replaced(self, origin: Any, within: bool = False) -> Any:
+        """An origin in which layers send currents; within: but for itself."""
+        if not within and id(origin) in self._known:
+            return self._known[id(origin)][1]
+        made = origin
+        if isinstance(origin, Product) and origin.weight in self._sending and not within:
+            made = self._sent(origin)
+        elif isinstance(origin, (Product, Joined, Gate, FunctionResult, *THROUGH)):
+            made = with_parts(origin, self.replaced)
+        if isinstance(made, Sum):  # the oldest first, so that what several add up begins alike
+            made = replace(made, parts=tuple(sorted(made.parts, key=self._age)))
+        if not within:
+            self._known[id(origin)] = origin, made
+        return made
+
+    def _age(self, part: Any) -> int:
+        return self._order.get(part.layer, len(self._order)) if isinstance(part, LayerOutput) else len(self._order)
+
+    def _sent(self, product: Product) -> Any:
+        name, form = self._sending[product.weight]
+        whole, all_of_it = self.layers[name].in_time, is_in_time(product)
+        call, entry = (0, 0 if all_of_it else product.call) if whole else (product.call, 0)
+        sent = LayerOutput(layer=name, call=call, spikes=True, in_time=whole and all_of_it, entry=entry)
+        if not _has_pool(product) or _has_pool(form):
+            return sent
+        convolution = product.convolution
+        return Pooled(of=sent, planes=convolution.made, pool=convolution.after)  # type: ignore[union-attr, arg-type]
+
+    def operand(self, reader: _Reader, arg: Any) -> Any:
+        """What an operation of neurons that are written out reads."""
+        return replace(arg, of=self.current(reader, arg.of, arg.tensor.shape[1:])) if is_current(arg) else arg
+
+    def current(self, reader: _Reader, origin: Any, shape: tuple[int, ...]) -> Any:
+        """Where the current of neurons of this shape comes from: what is sent is read by a product without weights."""
+        others = reader.others(origin)
+        sent = [self.replaced(each) for each in others]
+        if not others or _only_products(sent) or not all(map(_is_sent, sent)):
+            return self.replaced(origin)
+        sent.sort(key=self._age)
+        names = " + ".join(dict.fromkeys(getattr(each, "layer", "what is made") for each in sent))
+        label = f"what '{reader.name}' reads" if reader.name else f"after {names}"
+        while self._labels.setdefault(label, reader) is not reader:
+            label += ", again"
+        read = Product(
+            of=Sum(parts=tuple(sent)) if len(sent) > 1 else sent[0],
+            inputs=math.prod(shape),
+            weight=label,
+            bias="",
+            transposed=False,
+            channels=shape[0],
+            call=max(getattr(each, "call", 0) for each in others),
+        )
+        own = [self.replaced(part) for part, _ in terms_of(origin) if reader.is_own(part)]
+        return Sum(parts=(read, *own)) if own else read
+
+
+def _shape(product: Product, tensor: torch.Tensor) -> tuple[int, ...]:
+    """Of what a product makes of a sample in a timestep, in this tensor: planes, or so many neurons."""
+    if product.convolution is None:
+        return (tensor.shape[-1],)
+    of = product.convolution.result
+    shapes = (of.channels, of.height, of.width), (of.channels, of.positions), (of.neurons,)
+    return next((each for each in shapes if tuple(tensor.shape[-len(each) :]) == each), shapes[-1])
+
+
+def _timesteps(recorded: Recorded) -> int:
+    """As many as were seen, by the module or by its layers."""
+    calls = recorded.layers.values()
+    return max([recorded.timesteps, *(len(each.outputs[0] if each.in_time else each.outputs) for each in calls)])
+
+
+def _calls(name: str, made: dict[tuple[bool, int], tuple[Product, torch.Tensor]], timesteps: int) -> NeuronCalls | None:
+    """The calls of a layer that sends what a product makes, of all timesteps at once or of one after another; None of
+    one that multiplies several values in a timestep, or one for all. made: by whether it is in time, and call."""
+    whole = [each for (in_time, _), each in made.items() if in_time]
+    at_once = len(whole) == 1 and timesteps > 1 and len(whole[0][1]) % timesteps == 0
+    if not at_once and len(made) != (timesteps or len(made)):
+        return None
+    found = whole if at_once else [*made.values()]
+    tensors = [tensor.reshape(timesteps, -1, *tensor.shape[1:]) if at_once else tensor for _, tensor in found]
+    return NeuronCalls(
+        name=name,
+        module=torch.nn.Identity(),
+        reading=Reading(model=CURRENT, parameters={}, reset="", reset_gradient="", in_time=at_once),
+        currents=tensors,
+        origins=[product for product, _ in found],
+        outputs=tensors,
+    )
