@@ -397,12 +397,14 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if chosen and (not isinstance(part, torch.Tensor) or not part.ndim):
             found = self._element_by_element("where", (index, part, before), {}, into)
             return self.mark(into, found.hold(into) if found else self._unread("__setitem__", held))
-        if isinstance(origin, (Made, LayerOutput, Product, *THROUGH)) and not isinstance(held, Made):
+        image = isinstance(origin, Input) and origin.entry is None
+        if (image or isinstance(origin, (Made, LayerOutput, Product, *THROUGH))) and not isinstance(held, Made):
             others = list(held.of) if isinstance(held, FunctionResult) and held.by == "stack" else []
             at, count = entry_of(into[index], into, last=True) or (len(others), len(others) + 1)
             others += [None] * (count - len(others))  # which are not there yet
             others[at] = replace(origin, call=at) if isinstance(origin, Product) else origin
-            return self.mark(into, FunctionResult(by="stack", of=tuple(others)))
+            shown = image and all(each == origin for each in others)  # in every timestep
+            return self.mark(into, Input() if shown else FunctionResult(by="stack", of=tuple(others)))
         if held is not None and not isinstance(held, FunctionResult):
             self.mark(into, self._unread("__setitem__", held))
 

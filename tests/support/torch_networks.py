@@ -1667,7 +1667,7 @@ class VolumeNorm(nn.BatchNorm3d):  # type: ignore[misc]
 
 
 class MsAuthors(nn.Module):  # type: ignore[misc]
-    """MS-ResNet as its authors write it, with fewer blocks and planes."""
+    """MS-ResNet as its authors write it, with fewer blocks and planes, shown an image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -1684,7 +1684,10 @@ class MsAuthors(nn.Module):  # type: ignore[misc]
         return nn.Sequential(MemUpdate(), first, MemUpdate(), second)
 
     def forward(self, x: Any) -> Any:
-        x = self.conv1(x)
+        given = torch.zeros(TIMESTEPS, *x.shape, dtype=x.dtype)
+        for i in range(TIMESTEPS):
+            given[i] = x
+        x = self.conv1(given)
         for block, shortcut in zip(self.blocks, self.shortcuts, strict=True):
             x = block(x) + shortcut(x)
         x = torch.nn.functional.adaptive_avg_pool3d(self.mem_update(x), (None, 1, 1))
@@ -2241,7 +2244,7 @@ ZOO: dict[str, TorchNetwork] = {
         make=partial(_ms_resnet, "m", False), judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),
     "a stream of currents: MS-ResNet, its authors": TorchNetwork(
-        make=MsAuthors, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
+        make=MsAuthors, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0, input="image"
     ),
     "a stream of currents: Spike-driven Transformer": TorchNetwork(
         make=SpikeDriven, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
