@@ -221,7 +221,8 @@ def _norse(model: str, *names: str, spiking: bool = True) -> Callable[[Any], Rea
 
 def _norse_problems(module: Any) -> Iterator[str]:
     for name, value in module.p._asdict().items():
-        if isinstance(value, torch.Tensor) and value.requires_grad:
+        by_norse = name == "v_reset" and not isinstance(value, torch.nn.Parameter)  # where states begin
+        if isinstance(value, torch.Tensor) and value.requires_grad and not by_norse:
             yield f"learns its constant '{name}', which is fixed here: give it requires_grad=False"
 
 
