@@ -76,6 +76,8 @@ def explain_command(
             text = str(found)
             if found.cycles != (was := source.tiled.spans[longest].cycles):
                 say(f"! the run was made by other sources of mimdsim, which counted {was:,} cycles here", bad=True)
+    if source.tiled.unknown:
+        say(f"! Times are unknown: {source.tiled.unknown}; what follows is by the costs that there are.")
     if not superstep or len(chosen) > 1:
         for line in _slowest_first(source.tiled, chosen):
             say(line)

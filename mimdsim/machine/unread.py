@@ -1,4 +1,4 @@
-"""Keys of a machine that are given and that nothing reads, given the rest of it."""
+"""Keys of a machine that are given and that nothing reads, given the rest of it; and what else its notes say."""
 
 from __future__ import annotations
 
@@ -132,6 +132,20 @@ def unread_numbers(machine: MimdMachine | GpuMachine) -> Iterator[str]:
     yield from (f"{dotted}: has no effect, because {why}" for dotted, why in unread_keys(machine).items())
 
 
+def routers_in_a_line(machine: MimdMachine) -> Iterator[str]:
+    """Said where routers that tiles share lie in one column, as they do if grid_columns was meant to count routers."""
+    together = machine.exchange.tiles_at_a_place
+    grid = machine.chip.with_together(together)
+    if together > 1 and grid.grid_columns == 1 and grid.tiles > 3 and grid.grid != "crossbar":
+        yield (
+            f"exchange.tiles_per_router = {together:,}: the {grid.tiles:,} routers lie in one column, because "
+            f"chip.grid_columns = {machine.chip.grid_columns:,} counts tiles: a row of 4 routers has "
+            f"chip.grid_columns = {4 * together:,}"
+        )
+
+
 def machine_notes(machine: MimdMachine | GpuMachine) -> tuple[str, ...]:
-    """What is said of a description before its numbers: sources of its base that name other numbers, unread keys."""
-    return (*machine.outdated_texts(), *unread_numbers(machine))
+    """What is said of a description before its numbers: sources of its base that name other numbers, unread keys,
+    routers in a line."""
+    lines = routers_in_a_line(machine) if isinstance(machine, MimdMachine) else ()
+    return (*machine.outdated_texts(), *unread_numbers(machine), *lines)

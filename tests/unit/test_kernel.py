@@ -356,6 +356,10 @@ def test_a_kernel_is_explained_on_the_command_line(kernel: Path) -> None:
     assert "no superstep 'scael' in the program; did you mean 'scale'?" in mimdsim(
         "explain", str(kernel), "tiny", "scael", code=2
     )
+    other = ("--set", "tile.instruction_set=another")
+    for asked in ((), ("scale",)):
+        first = mimdsim("explain", str(kernel), "tiny", *asked, *other).splitlines()[0]
+        assert first.startswith("! Times are unknown: costs are those of another instruction set")
 
 
 def test_a_workload_is_explained_on_the_command_line() -> None:

@@ -16,7 +16,7 @@ from matplotlib.container import ErrorbarContainer
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.compiler import plan_exchanges
 from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
-from mimdsim.machine import GpuMachine, MimdMachine, find_machine, load_machine
+from mimdsim.machine import GpuMachine, MimdMachine, find_machine, load_machine, machine_notes
 from mimdsim.pipeline import simulate
 from mimdsim.pipeline.warnings import other_costs
 from mimdsim.profile import RunProfile
@@ -230,6 +230,17 @@ def test_barriers_count_hops_between_routers() -> None:
             assert timed(program, near).sync_cycles == plain + 10 * hops
     # without routers, tiles are apart as they lie
     assert tiny(exchange_tiles_per_router=4, sync_hop_cycles=10).barrier_cycles(all_chips=False) == 126 + 60
+
+
+def test_routers_in_one_column_are_told() -> None:
+    routed = {"exchange_model": "routed", "exchange_link_bytes_per_cycle": 4, "exchange_tiles_per_bus": 1}
+    (note,) = machine_notes(tiny(**routed, exchange_tiles_per_router=4))
+    assert note.startswith(
+        "exchange.tiles_per_router = 4: the 4 routers lie in one column, because chip.grid_columns = 4"
+    )
+    assert note.endswith("a row of 4 routers has chip.grid_columns = 16")
+    for plain in ({"exchange_tiles_per_router": 2}, {"chip_grid": "crossbar", "exchange_tiles_per_router": 4}):
+        assert not machine_notes(tiny(**routed, **plain))
 
 
 @pytest.mark.parametrize(
