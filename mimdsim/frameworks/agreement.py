@@ -13,7 +13,7 @@ import torch
 from mimdsim.frameworks.blocks import index_in
 from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.planes import SAME_CURRENT
-from mimdsim.frameworks.recording import Recorded
+from mimdsim.frameworks.recorded import Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, named
 from mimdsim.frameworks.torch_weights import MINUS, Link, folded, links_of, without_place
 from mimdsim.graph import SpikingNetwork, differentiate, interpret

@@ -48,7 +48,9 @@ from mimdsim.frameworks.origins import (
     votes_in,
 )
 from mimdsim.frameworks.planes import ROW_NORMS, function_of, options_of
-from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped
+from mimdsim.frameworks.recorded import NeuronCalls, Recorded
+from mimdsim.frameworks.recording import VOTE, Recorder, dropped
+from mimdsim.frameworks.recording_arithmetic import FRAMEWORKS
 from mimdsim.frameworks.tensors import tensors_in
 from mimdsim.graph.weight_functions import WeightFunction
 

@@ -13,7 +13,7 @@ import torch
 from mimdsim.frameworks.neurons import Reading, neuron_key, numbers_of, refusal
 from mimdsim.frameworks.origins import sources_in
 from mimdsim.frameworks.planes import keys_of
-from mimdsim.frameworks.recording import Recorded
+from mimdsim.frameworks.recorded import Recorded
 from mimdsim.frameworks.torch_layers import (
     TorchLayer,
     divisor_of,

@@ -33,7 +33,9 @@ from mimdsim.frameworks.origins import (
     Sum,
     with_parts,
 )
-from mimdsim.frameworks.recording import GATHERS, LEAST, NeuronCalls, Recorded
+from mimdsim.frameworks.recorded import NeuronCalls, Recorded
+from mimdsim.frameworks.recording import GATHERS
+from mimdsim.frameworks.recording_arithmetic import LEAST
 from mimdsim.frameworks.written_equations import (
     Classes,
     Component,

@@ -38,7 +38,9 @@ from mimdsim.frameworks.neurons import REFUSED_BY, Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Pooled, Product, Slice, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
-from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded, over_pooled
+from mimdsim.frameworks.recorded import NeuronCalls, Recorded
+from mimdsim.frameworks.recording import GATHERS
+from mimdsim.frameworks.recording_products import over_pooled
 from mimdsim.frameworks.streams import with_currents
 from mimdsim.frameworks.torch_layers import (
     TorchLayer,

@@ -6,31 +6,16 @@ reaches a layer, where it is refused.
 
 from __future__ import annotations
 
-import math
-import re
-import sys
-from collections import Counter
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
 from mimdsim.frameworks.arithmetic import (
-    ADD,
-    BINARY,
-    FAR,
-    SUBTRACT,
     TIMES,
-    arithmetic,
-    constant_of,
-    step_of,
-    written_step,
 )
-from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
-from mimdsim.frameworks.neurons import Reading, numbers_of, refusal
+from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.origins import (
     THROUGH,
     Combined,
@@ -49,10 +34,7 @@ from mimdsim.frameworks.origins import (
     Part,
     Pooled,
     Product,
-    Read,
     Scaled,
-    Slice,
-    Step,
     Sum,
     added_up,
     feeds_of,
@@ -65,10 +47,10 @@ from mimdsim.frameworks.origins import (
     terms_of,
     timestep_of,
     undropped,
-    unscaled,
     votes_in,
 )
-from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, is_mean_of, planes_of, pool_of
+from mimdsim.frameworks.planes import FUNCTIONS, is_mean_of
+from mimdsim.frameworks.recording_products import ProductRecorder
 from mimdsim.frameworks.tensors import (
     entry_of,
     first_column,
@@ -80,126 +62,58 @@ from mimdsim.frameworks.tensors import (
     zeros_at_ends,
 )
 from mimdsim.frameworks.written_equations import made_in
-from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
+from mimdsim.graph.convolution import Planes, Pool, Window
 from mimdsim.graph.sources import COMPLEMENT
-from mimdsim.graph.weight_functions import WeightFunction
 
-FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
-NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
-LEAST = 6e-8  # about half of what float32 tells apart near 1
 VOTE = "vote"  # what a voting layer makes
+
 GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of timesteps
+
 KEEPS_VALUES = {
     "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
     "narrow", "permute", "repeat", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
     "type_as", "unbind", "unflatten", "unsqueeze", "view", "T", "mT",
 }  # fmt: skip
+
 TURNS_IN_PLACE = {"unsqueeze_", "squeeze_", "transpose_", "swapaxes_", "t_"}
+
 # whose values are not read
 OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
+
 DRAWS = {
     "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "normal", "poisson",
     "multinomial", "bernoulli_", "exponential_", "normal_", "random_", "uniform_",
 }  # fmt: skip
+
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
+
 SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
+
 JOINS = {"cat", "concat", "concatenate"}
+
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
-LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
+
 DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
+
 _F = torch.nn.functional
+
 DROPOUTS = {_F.dropout: "neuron", _F.dropout1d: "plane", _F.dropout2d: "plane"}  # and what is left out
+
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
+
 COMPLEMENTS = {"__rsub__", "rsub"}
 
 
-@dataclass(kw_only=True)
-class NeuronCalls:
-    """The calls of one layer of neurons, in order. currents, outputs: [batch, neurons] a call, or with `in_time`
-    [timesteps, batch, neurons] in the only one; neurons may be planes. states: alike, of neurons that hand them on.
-    path: of the module, where that has several layers."""
-
-    name: str
-    module: torch.nn.Module
-    reading: Reading
-    path: str = ""
-    currents: list[torch.Tensor] = field(default_factory=list)
-    origins: list[Origin | None] = field(default_factory=list)
-    outputs: list[torch.Tensor] = field(default_factory=list)
-    states: list[torch.Tensor] = field(default_factory=list)
-
-    @property
-    def in_time(self) -> bool:
-        return self.reading.in_time
-
-    @property
-    def neurons(self) -> int:
-        return math.prod(self.outputs[0].shape[2 if self.in_time else 1 :])
-
-    @property
-    def planes(self) -> Planes | None:
-        """Those that it sends; None: it has none."""
-        shape = tuple(self.outputs[0].shape[2 if self.in_time else 1 :])
-        if len(shape) not in (2, 3):
-            return None
-        return Planes(channels=shape[0], height=shape[1] if shape[2:] else 1, width=shape[-1])
-
-    def sequence(self, tensors: list[torch.Tensor]) -> np.ndarray:
-        """float64[timesteps, batch, neurons]"""
-        together = tensors[0] if self.in_time else torch.stack(tensors)
-        if together.dtype in (torch.float16, torch.bfloat16):
-            raise refusal(
-                f"layer '{self.name}' computes in {together.dtype}; nearest: float32, without autocast, and "
-                "mapping.value_bytes for halves"
-            )
-        return numbers_of(together.reshape(*together.shape[:2], -1))
-
-
-@dataclass(kw_only=True)
-class Recorded:
-    """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last);
-    masks: zeros and ones by which parameters are multiplied, by their names; norms: how often each batch norm ran;
-    made_by_call: what every call returned; reading: how what it returned reads a linear layer that ends it, '' where
-    none does; log_softmax: whether that was one over the classes, which a cross-entropy undoes: what it returned is
-    what it was made of; votes: how many outputs stand for a class, of which the module returned the mean; made: by
-    operations element by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module
-    took one a call; unread: what functions made that are not understood, or gather timesteps, in order;
-    returned_before: by the calls before the last, in a single step; currents: what products made, and its version."""
-
-    layers: dict[str, NeuronCalls] = field(default_factory=dict)
-    norms: Counter[str] = field(default_factory=Counter)
-    returned: list[Origin | None] = field(default_factory=list)
-    masks: dict[str, np.ndarray] = field(default_factory=dict)
-    made_by_call: list[list[torch.Tensor]] = field(default_factory=list)
-    reading: str = ""
-    log_softmax: bool = False
-    votes: int = 1
-    made: list[Made] = field(default_factory=list)
-    timesteps: int = 0
-    stepwise: bool = False
-    unread: list[FunctionResult] = field(default_factory=list)
-    returned_before: list[Origin | None] = field(default_factory=list)
-    currents: list[tuple[Product, torch.Tensor, int]] = field(default_factory=list)
-
-
-class Recorder(TorchFunctionMode):  # type: ignore[misc]
+class Recorder(ProductRecorder):
     """Follows tensors through a module: `run` is called inside `with`."""
 
     def __init__(self, module: torch.nn.Module):
-        super().__init__()
+        super().__init__(module)
         self.example: torch.Tensor | None = None  # of all timesteps
-        self.seen = Recorded()
         self.names = {id(each): name for name, each in module.named_modules()}
         self._inside = 0
-        self._origins: dict[int, Origin] = {}
-        self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
         self._drawn: set[int] = set()  # ids of tensors that hold random numbers
-        self.parameters = dict(module.named_parameters())
         _check_tied(module)
-        self._unmasked: set[str] = set()
-        self._gradients = True
-        self._multiplied: Counter[str] = Counter()
-        self._steps: dict[Any, Step | None] = {}
         self.logits: dict[int, torch.Tensor] = {}  # of samples, by id of the log_softmax made of them
         for path, each in module.named_modules():
             if not getattr(each, "autapses", True):  # norse: no neuron excites itself
@@ -212,16 +126,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if hooked:
                 raise refusal(f"'{name}' has a hook on its gradient, which nothing here would call: remove it")
             self.mark(parameter, Parameter(name=name, masked=name in self.seen.masks))
-
-    def mark(self, made: Any, origin: Origin) -> None:
-        for tensor in tensors_in(made):
-            self._origins[id(tensor)] = origin
-            self._held.append(tensor)
-            if isinstance(origin, Product):
-                self.seen.currents.append((origin, tensor, tensor._version))
-
-    def origin(self, tensor: Any) -> Origin | None:
-        return self._origins.get(id(tensor)) if isinstance(tensor, torch.Tensor) else None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -378,11 +282,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         columns = self.parameters[products[0].weight].shape[0 if products[0].transposed else 1]
         return replace(products[0], bias=biases[0]) if self.parameters[biases[0]].shape == (columns,) else None
 
-    def _is_cut(self, args: Any, made: torch.Tensor) -> bool:
-        """Whether a function leaves gradients out, as without gradients (no_grad)."""
-        on = torch.is_grad_enabled() and made.requires_grad  # views that no_grad makes seem to require one
-        return not on and any(each.requires_grad for each in tensors_in(args))
-
     def _loses(self, of: Origin, whole: Any, made: Any) -> bool:
         """Whether values, or their gradients, get lost on the way to another type."""
         if not isinstance(made, torch.Tensor) or isinstance(of, (Input, Parameter)):
@@ -407,11 +306,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(into, Input() if shown else FunctionResult(by="stack", of=tuple(others)))
         if held is not None and not isinstance(held, FunctionResult):
             self.mark(into, self._unread("__setitem__", held))
-
-    def _unread(self, by: str, *of: Origin | None, divisor: float = 1.0) -> FunctionResult:
-        result = FunctionResult(by=by, of=tuple(each for each in of if each is not None), divisor=divisor)
-        self.seen.unread.append(result)
-        return result
 
     def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
         """The same values, or a timestep or a share of the columns of them."""
@@ -491,290 +385,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return FunctionResult(by="stack", of=tuple(every))
         return None
 
-    def _element_by_element(self, name: str, args: Any, kwargs: Any, result: torch.Tensor) -> Made | None:
-        """An operation on currents, parameters, and what was made of them; None for any other."""
-        operands = [self._operand(arg) for arg in args if not isinstance(arg, (torch.dtype, torch.device))]
-        kwargs = {key: given for key, given in kwargs.items() if key != "inplace" or given}
-        if kwargs.keys() - {"min", "max", "min_val", "max_val", "alpha", "value"} or any(
-            operand is None for operand in operands
-        ):
-            return None
-        if not any(isinstance(operand, (Made, Read)) for operand in operands):
-            return None
-        factor = kwargs.get("alpha", kwargs.get("value", 1))
-        sign = BINARY.get(name.removesuffix("_") if name[-2:] != "__" else name, "")
-        adds = factor == 1 and sign in (ADD, SUBTRACT)
-        if adds and (together := self._together(sign, operands[0], operands[1])) is not None:
-            self._name(args)
-            return together
-        limits = [
-            self._operand(given) if (given := kwargs.get(key, kwargs.get(f"{key}_val"))) is not None else None
-            for key in ("min", "max")
-        ]
-
-        make = partial(self._made, name)
-        if factor != 1:
-            operands[1] = make(TIMES, float(factor), operands[1])
-        found = arithmetic(make, name, operands, limits)
-        if found is None:
-            return None
-        self._name(args)
-        cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
-        if not cut and found.op in (ADD, SUBTRACT) and (step := written_step(found, self._steps)) is not None:
-            return self._made(name, "spike", self._just_below(step[0]) if step[1].at else step[0], step=step[1])
-        return make("detach", found) if cut else found
-
-    def _together(self, sign: str, made: Any, read: Any, left: int = FAR) -> Made | None:
-        """(M + R) - S as M + (R - S), of two currents that are both of the layer's own spikes or both of others."""
-        if not isinstance(made, Made) or made.op not in (ADD, SUBTRACT) or not isinstance(read, Read) or not left:
-            return None
-        for at, each in enumerate(made.args):
-            own = made.op if at else ADD
-            found: Made | Read | None = None
-            if isinstance(each, Made):
-                found = self._together(sign if own == ADD else _other(sign), each, read, left - 1)
-            elif isinstance(each, Read) and each.tensor.shape == read.tensor.shape:
-                alike = _calls_of(each) == _calls_of(read) and _is_own(each, made) is _is_own(read, made) is not None
-                more = read.of if sign == own else minus(read.of)
-                if alike and more is not None:
-                    parts = [part for of in (each.of, more) for part in (of.parts if isinstance(of, Sum) else (of,))]
-                    added = read.tensor if sign == own else -read.tensor
-                    found = Read(of=Sum(parts=tuple(parts)), tensor=each.tensor + added)
-            if found is not None:
-                args = (*made.args[:at], found, *made.args[at + 1 :])
-                return self._made(made.by, made.op, *args)
-        return None
-
-    def _made(self, by: str, op: str, *args: Any, step: Step | None = None) -> Made:
-        made = Made(by=by, op=op, args=args, number=len(self.seen.made), tensor=None, step=step)
-        self.seen.made.append(made)
-        return made
-
-    def _operand(self, arg: Any) -> Made | Read | float | np.ndarray | None:
-        if isinstance(arg, (bool, int, float)):
-            return float(arg)
-        if not isinstance(arg, torch.Tensor):
-            return None
-        origin = self.origin(arg)
-        if isinstance(origin, Made):
-            whole = origin.tensor is None or arg.numel() >= origin.tensor.numel()
-            return origin if whole else None
-        if isinstance(origin, (Product, Gate, Parameter, Part)) or (isinstance(origin, Currents) and feeds_of(origin)):
-            return Read(of=origin, tensor=arg)
-        return constant_of(arg) if origin is None and not self._learns(arg) else None
-
-    def _learns(self, tensor: torch.Tensor) -> bool:
-        """Whether the gradient of a tensor gets to anything but states that a framework makes, which nobody reads."""
-        if tensor.grad_fn is None:
-            return tensor.requires_grad and isinstance(tensor, torch.nn.Parameter)
-        seen: set[Any] = set()
-        waiting = [tensor.grad_fn]
-        for node in waiting:  # which grows
-            if isinstance(getattr(node, "variable", None), torch.nn.Parameter):
-                return True
-            waiting += {each for each, _ in node.next_functions if each is not None} - seen
-            seen.update(waiting)
-        return False
-
-    def _name(self, args: Any) -> None:
-        """Name what an operation reads by the variables that hold it, where the function that is called has such."""
-        frame: Any = sys._getframe(1)
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_OF_USERS:
-            frame = frame.f_back
-        held = {} if frame is None else frame.f_locals
-        for arg in args:
-            origin = self.origin(arg)
-            if isinstance(origin, Made) and not origin.name:
-                places = (held, getattr(held.get("self"), "__dict__", {}))
-                origin.name = next((key for place in places for key, value in place.items() if value is arg), "")
-
-    def _spike(self, where: str, function: Any, given: Any, made: Any, key: Any) -> None:
-        """A function with a gradient of its own, of one tensor, which steps from 0 to 1; key: what tells it apart."""
-        if key not in self._steps:
-            self._steps[key] = step_of(function)
-        of, step = self._operand(given), self._steps[key]
-        if isinstance(of, (Made, Read)) and step is not None:
-            self._name([given])
-            spike = self._made(where, "spike", self._just_below(of) if step.at else of, step=step)
-            if not self._gradients:
-                spike = self._made(where, "detach", spike)
-            self.mark(made, spike.hold(made))
-        elif (known := self.origin(given)) is not None:
-            self.mark(made, self._unread(where, known))
-
-    def _just_below(self, of: Made | Read) -> Made:
-        """What is above a threshold where `of` reaches it: its distance from the float32 below that."""
-        limit = of.args[1] if isinstance(of, Made) and of.op == SUBTRACT else None
-        if isinstance(of, Made) and isinstance(limit, (float, np.ndarray)):
-            below = np.nextafter(np.float32(limit), np.float32(-np.inf)).astype(np.float64)
-            return self._made(of.by, SUBTRACT, of.args[0], below if below.ndim else float(below))
-        return self._made("add", ADD, of, LEAST)
-
-    def _masked(self, one: Any, other: Any) -> Parameter | None:
-        """A parameter times zeros and ones that are none."""
-        parameter, mask = (one, other) if isinstance(self.origin(one), Parameter) else (other, one)
-        origin = self.origin(parameter)
-        if not isinstance(origin, Parameter) or origin.masked or not isinstance(mask, torch.Tensor):
-            return None
-        held, values = self.parameters[origin.name], numbers_of(mask)
-        if mask.shape != held.shape or parameter.stride() != held.stride() or not np.isin(values, (0, 1)).all():
-            return None
-        return self._mask(origin.name, values)
-
-    def _mask(self, name: str, values: np.ndarray) -> Parameter:
-        if not np.array_equal(self.seen.masks.setdefault(name, values), values):
-            raise refusal(f"'{name}' is multiplied by masks that differ; one for all timesteps can run")
-        return Parameter(name=name, masked=True)
-
-    def _used(self, parameter: Parameter) -> str:
-        """Its name; a parameter that has a mask has it wherever it is used."""
-        if not parameter.masked:
-            self._unmasked.add(parameter.name)
-        if parameter.name in self._unmasked and parameter.name in self.seen.masks:
-            raise refusal(f"'{parameter.name}' is used with a mask and without; nearest: a parameter for each")
-        return parameter.name
-
-    def _product(self, name: str, args: Any, kwargs: Any) -> Product | None:
-        """A product with a parameter, as written by hand."""
-        turned = name == "linear"
-        if name == "einsum":
-            axes = LAST_AXIS.fullmatch(args[0].replace(" ", "")) if isinstance(args[0], str) else None
-            args = args[1] if len(args) == 2 else args[1:]
-            if axes is None:
-                return None
-            turned = axes[3] is None
-        if len(args) < 2 or (found := self._weights(f"'{name}'", args[1], turned)) is None:
-            return None
-        weight, function = found
-        of = added_up(self.origin(args[0])) or FunctionResult(by="a tensor of unknown origin", of=())
-        bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
-        if (
-            (self.origin(args[0]) is None and self._learns(args[0]))
-            or args[1].ndim != 2
-            or not isinstance(bias, (Parameter, type(None)))
-        ):
-            return None
-        turned ^= args[1].stride() != self.parameters[weight.name].stride()
-        names = self._used(weight), self._used(bias) if bias else ""
-        product = self._counted(_dense(of, args[0], args[1], *names, turned), args[0])
-        return unscaled(replace(product, function=function))
-
-    def _weights(self, where: str, tensor: Any, turned: bool) -> tuple[Parameter, WeightFunction | None] | None:
-        """The parameter that weights are, or are made of, and by which function; None of other values. turned: whether
-        they lie [outputs, inputs]."""
-        parameter = parameter_in(origin := self.origin(tensor))
-        if parameter is None or isinstance(origin, Parameter):
-            return None if parameter is None else (parameter, None)
-        made, mask = function_of_weights(where, origin, parameter, self.parameters[parameter.name], tensor, turned)
-        return (parameter if mask is None else self._mask(parameter.name, mask)), made
-
-    def _scaled_weights(self, name: str, args: Any) -> Made | None:
-        """Weights times a diagonal matrix of signs, on either side."""
-        for one, other in (args, args[::-1]) if len(args) == 2 else ():
-            if self.origin(one) is None and is_diagonal(one) and parameter_in(self.origin(other)) is not None:
-                return self._made(name, TIMES, self._operand(other), numbers_of(one))
-        return None
-
-    def _with_gradients(self, what: str, *read: torch.Tensor) -> None:
-        """Raise DescriptionError where gradients of what is read get lost, which nothing here would lose."""
-        if not torch.is_grad_enabled() and any(each.requires_grad for each in read):
-            raise refusal(
-                f"{what} without gradients (no_grad); nearest: requires_grad = False for what stays as it is, and "
-                "gradients for what it reads"
-            )
-
-    def _counted(self, product: Product, given: torch.Tensor) -> Product:
-        self._with_gradients(f"'{product.weight}' is multiplied", self.parameters[product.weight], given)
-        self._multiplied[product.weight] += 1
-        return replace(product, call=self._multiplied[product.weight] - 1)
-
-    def _function_of_planes(self, name: str, args: Any, kwargs: Any) -> Origin | None:
-        """A convolution with a parameter, or a pool, called as a function."""
-        function = FUNCTIONS[name]
-        options = dict(zip(("input", *function.arguments), args, strict=False)) | kwargs
-        names: dict[str, Any] = {"weight": "", "bias": ""}
-        for role in ("weight", "bias"):
-            if (tensor := options.get(role)) is None:
-                continue
-            origin = self.origin(tensor)
-            if role == "weight" and (found := self._weights(f"'{name}'", tensor, True)) is not None:
-                origin, names["made_by"] = found
-            if not isinstance(origin, Parameter) or tensor.stride() != self.parameters[origin.name].stride():
-                return None
-            names[role] = self._used(origin)
-        return self._of_function(f"'{name}'", function, options.pop("input"), options, **names)
-
-    def _of_function(
-        self,
-        where: str,
-        function: LayerFunction,
-        given: torch.Tensor,
-        options: Any,
-        weight: str,
-        bias: str,
-        made_by: WeightFunction | None = None,
-    ) -> Origin:
-        """What a linear layer, a convolution or a pool makes; made_by: the function of its weights."""
-        of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
-        if function.kind == "linear":
-            dense = _dense(of, given, options["weight"], weight, bias, transposed=True)
-            return unscaled(replace(self._counted(dense, given), function=made_by))
-        of, dropout = undropped(of)
-        if dropout and function.kind != "convolution":
-            raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
-        planes = planes_of(where, function, given)
-        if function.kind == "convolution":
-            read, before = (of.planes, of.pool) if isinstance(of, Pooled) else (planes, None)
-            made = convolution_of(where, function, options, read, before)
-            _check_same(where, made.read, planes)
-            source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
-            product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
-            return unscaled(self._counted(replace(product, dropout=dropout, function=made_by), given))
-        self._with_gradients(f"{where} pools", given)
-        pool = pool_of(where, function, options, planes)
-        convolution = of.convolution if isinstance(of, Product) else None
-        again = isinstance(of, Pooled) or (convolution and convolution.after)
-        if again and pool == Pool(kind="average", window=Window(kernel=(1, 1))):  # which leaves all as it is
-            return of
-        if again:
-            raise refusal(f"{where} pools what another pool made; nearest: one pool over the windows of both")
-        if not isinstance(of, Product):
-            return Pooled(of=of, planes=planes, pool=pool)
-        if not convolution:
-            raise refusal(f"{where} pools a product with '{of.weight}'; pools of convolutions, and of spikes, can run")
-        _check_same(where, convolution.made, planes)
-        return replace(of, convolution=replace(convolution, after=pool))
-
-
-def _other(sign: str) -> str:
-    return SUBTRACT if sign == ADD else ADD
-
-
-def _calls_of(read: Read) -> set[int]:
-    """In which timesteps a current is made."""
-    return {feed.product.call for feed in feeds_of(read.of)} if isinstance(read.of, Currents) else set()
-
-
-def _is_own(read: Read, made: Made) -> bool | None:
-    """Whether a current is of spikes that come of the same states as `made`; None for what is no current, and of states
-    before the first timestep."""
-    bases: list[Any] = [feed.product.of for feed in feeds_of(read.of)] if isinstance(read.of, Currents) else []
-    while any(isinstance(of, (Slice, Dropped, Scaled)) for of in bases):
-        bases = [of.of if isinstance(of, (Slice, Dropped, Scaled)) else of for of in bases]
-    if not bases or any(isinstance(of, FunctionResult) for of in bases):
-        return None
-    near = _made_of(made)
-    return any(isinstance(of, Made) and not near.isdisjoint(_made_of(of)) for of in bases)
-
-
-def _made_of(made: Made) -> set[int]:
-    """The numbers of what it is made of, a few operations back."""
-    found, last = {made.number}, [made]
-    for _ in range(FAR):
-        last = [each for one in last for each in one.args if isinstance(each, Made) and each.number not in found]
-        found |= {each.number for each in last}
-    return found
-
 
 def _check_tied(module: torch.nn.Module) -> None:
     """Raise DescriptionError for a parameter that several modules have, of which each would be trained by itself."""
@@ -790,37 +400,10 @@ def _is_plain_softplus(beta: float = 1.0, threshold: float = 20.0) -> bool:
     return (beta, threshold) == (1, 20)
 
 
-def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:
-    """A product of all that is given, which of pooled planes is a convolution with one position."""
-    of, dropout = undropped(of)
-    plain = Product(of=of, inputs=given.shape[-1], weight=weight, bias=bias, transposed=transposed, dropout=dropout)
-    return over_pooled(plain, values.numel() // plain.inputs)
-
-
-def over_pooled(product: Product, outputs: int) -> Product:
-    """One that reads pooled planes as the convolution, with one position, that it is."""
-    of = product.of
-    if not isinstance(of, Pooled):
-        return product
-    pooled = of.pool.over(of.planes)
-    if pooled.neurons != product.inputs:
-        raise refusal(
-            f"'{product.weight}' is multiplied by {product.inputs} of {pooled.neurons} pooled values; nearest: flatten "
-            "them all"
-        )
-    convolution = Convolution(planes=of.planes, window=Window.whole(pooled), channels=outputs, before=of.pool)
-    return replace(product, of=of.of, convolution=convolution)
-
-
 def dropped(of: Origin, share: float, per: str, leaves_out: str) -> Origin:
     if share >= 1:
         raise refusal(f"dropout with p = {share:g} leaves nothing; nearest: below 1")
     return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per, of=leaves_out)) if share else of
-
-
-def _check_same(where: str, made: Planes, read: Planes) -> None:
-    if made != read:
-        raise refusal(f"{where} reads planes of {read}, which were made as {made}: leave out what reshapes them")
 
 
 def _are_spikes(origin: Origin | None) -> bool:

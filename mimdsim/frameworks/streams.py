@@ -34,7 +34,7 @@ from mimdsim.frameworks.origins import (
     terms_of,
     with_parts,
 )
-from mimdsim.frameworks.recording import NeuronCalls, Recorded
+from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.written_equations import components_of, is_current, made_in
 from mimdsim.graph.cell_catalogue import CURRENT
 

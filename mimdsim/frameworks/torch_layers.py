@@ -37,7 +37,8 @@ from mimdsim.frameworks.origins import (
 )
 from mimdsim.frameworks.own_neurons import not_read
 from mimdsim.frameworks.planes import ROW_NORMS
-from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
+from mimdsim.frameworks.recorded import NeuronCalls, Recorded
+from mimdsim.frameworks.recording import GATHERS
 from mimdsim.graph import sources as graph
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Pool

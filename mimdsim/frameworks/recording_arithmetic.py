@@ -1,0 +1,232 @@
+"""Operations element by element in a forward pass: what they are made of (what they mean: arithmetic.py)."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+from mimdsim.frameworks.arithmetic import (
+    ADD,
+    BINARY,
+    FAR,
+    SUBTRACT,
+    TIMES,
+    arithmetic,
+    constant_of,
+    step_of,
+    written_step,
+)
+from mimdsim.frameworks.origins import (
+    Currents,
+    Dropped,
+    FunctionResult,
+    Gate,
+    Made,
+    Origin,
+    Parameter,
+    Part,
+    Product,
+    Read,
+    Scaled,
+    Slice,
+    Step,
+    Sum,
+    feeds_of,
+    minus,
+)
+from mimdsim.frameworks.recorded import Recorded
+from mimdsim.frameworks.tensors import (
+    tensors_in,
+)
+
+FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
+
+NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
+
+LEAST = 6e-8  # about half of what float32 tells apart near 1
+
+
+class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
+    """Knows where tensors come from, and follows operations element by element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = Recorded()
+        self._origins: dict[int, Origin] = {}
+        self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
+        self._gradients = True
+        self._steps: dict[Any, Step | None] = {}
+
+    def mark(self, made: Any, origin: Origin) -> None:
+        for tensor in tensors_in(made):
+            self._origins[id(tensor)] = origin
+            self._held.append(tensor)
+            if isinstance(origin, Product):
+                self.seen.currents.append((origin, tensor, tensor._version))
+
+    def origin(self, tensor: Any) -> Origin | None:
+        return self._origins.get(id(tensor)) if isinstance(tensor, torch.Tensor) else None
+
+    def _is_cut(self, args: Any, made: torch.Tensor) -> bool:
+        """Whether a function leaves gradients out, as without gradients (no_grad)."""
+        on = torch.is_grad_enabled() and made.requires_grad  # views that no_grad makes seem to require one
+        return not on and any(each.requires_grad for each in tensors_in(args))
+
+    def _element_by_element(self, name: str, args: Any, kwargs: Any, result: torch.Tensor) -> Made | None:
+        """An operation on currents, parameters, and what was made of them; None for any other."""
+        operands = [self._operand(arg) for arg in args if not isinstance(arg, (torch.dtype, torch.device))]
+        kwargs = {key: given for key, given in kwargs.items() if key != "inplace" or given}
+        if kwargs.keys() - {"min", "max", "min_val", "max_val", "alpha", "value"} or any(
+            operand is None for operand in operands
+        ):
+            return None
+        if not any(isinstance(operand, (Made, Read)) for operand in operands):
+            return None
+        factor = kwargs.get("alpha", kwargs.get("value", 1))
+        sign = BINARY.get(name.removesuffix("_") if name[-2:] != "__" else name, "")
+        adds = factor == 1 and sign in (ADD, SUBTRACT)
+        if adds and (together := self._together(sign, operands[0], operands[1])) is not None:
+            self._name(args)
+            return together
+        limits = [
+            self._operand(given) if (given := kwargs.get(key, kwargs.get(f"{key}_val"))) is not None else None
+            for key in ("min", "max")
+        ]
+
+        make = partial(self._made, name)
+        if factor != 1:
+            operands[1] = make(TIMES, float(factor), operands[1])
+        found = arithmetic(make, name, operands, limits)
+        if found is None:
+            return None
+        self._name(args)
+        cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
+        if not cut and found.op in (ADD, SUBTRACT) and (step := written_step(found, self._steps)) is not None:
+            return self._made(name, "spike", self._just_below(step[0]) if step[1].at else step[0], step=step[1])
+        return make("detach", found) if cut else found
+
+    def _together(self, sign: str, made: Any, read: Any, left: int = FAR) -> Made | None:
+        """(M + R) - S as M + (R - S), of two currents that are both of the layer's own spikes or both of others."""
+        if not isinstance(made, Made) or made.op not in (ADD, SUBTRACT) or not isinstance(read, Read) or not left:
+            return None
+        for at, each in enumerate(made.args):
+            own = made.op if at else ADD
+            found: Made | Read | None = None
+            if isinstance(each, Made):
+                found = self._together(sign if own == ADD else _other(sign), each, read, left - 1)
+            elif isinstance(each, Read) and each.tensor.shape == read.tensor.shape:
+                alike = _calls_of(each) == _calls_of(read) and _is_own(each, made) is _is_own(read, made) is not None
+                more = read.of if sign == own else minus(read.of)
+                if alike and more is not None:
+                    parts = [part for of in (each.of, more) for part in (of.parts if isinstance(of, Sum) else (of,))]
+                    added = read.tensor if sign == own else -read.tensor
+                    found = Read(of=Sum(parts=tuple(parts)), tensor=each.tensor + added)
+            if found is not None:
+                args = (*made.args[:at], found, *made.args[at + 1 :])
+                return self._made(made.by, made.op, *args)
+        return None
+
+    def _made(self, by: str, op: str, *args: Any, step: Step | None = None) -> Made:
+        made = Made(by=by, op=op, args=args, number=len(self.seen.made), tensor=None, step=step)
+        self.seen.made.append(made)
+        return made
+
+    def _operand(self, arg: Any) -> Made | Read | float | np.ndarray | None:
+        if isinstance(arg, (bool, int, float)):
+            return float(arg)
+        if not isinstance(arg, torch.Tensor):
+            return None
+        origin = self.origin(arg)
+        if isinstance(origin, Made):
+            whole = origin.tensor is None or arg.numel() >= origin.tensor.numel()
+            return origin if whole else None
+        if isinstance(origin, (Product, Gate, Parameter, Part)) or (isinstance(origin, Currents) and feeds_of(origin)):
+            return Read(of=origin, tensor=arg)
+        return constant_of(arg) if origin is None and not self._learns(arg) else None
+
+    def _learns(self, tensor: torch.Tensor) -> bool:
+        """Whether the gradient of a tensor gets to anything but states that a framework makes, which nobody reads."""
+        if tensor.grad_fn is None:
+            return tensor.requires_grad and isinstance(tensor, torch.nn.Parameter)
+        seen: set[Any] = set()
+        waiting = [tensor.grad_fn]
+        for node in waiting:  # which grows
+            if isinstance(getattr(node, "variable", None), torch.nn.Parameter):
+                return True
+            waiting += {each for each, _ in node.next_functions if each is not None} - seen
+            seen.update(waiting)
+        return False
+
+    def _name(self, args: Any) -> None:
+        """Name what an operation reads by the variables that hold it, where the function that is called has such."""
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_OF_USERS:
+            frame = frame.f_back
+        held = {} if frame is None else frame.f_locals
+        for arg in args:
+            origin = self.origin(arg)
+            if isinstance(origin, Made) and not origin.name:
+                places = (held, getattr(held.get("self"), "__dict__", {}))
+                origin.name = next((key for place in places for key, value in place.items() if value is arg), "")
+
+    def _spike(self, where: str, function: Any, given: Any, made: Any, key: Any) -> None:
+        """A function with a gradient of its own, of one tensor, which steps from 0 to 1; key: what tells it apart."""
+        if key not in self._steps:
+            self._steps[key] = step_of(function)
+        of, step = self._operand(given), self._steps[key]
+        if isinstance(of, (Made, Read)) and step is not None:
+            self._name([given])
+            spike = self._made(where, "spike", self._just_below(of) if step.at else of, step=step)
+            if not self._gradients:
+                spike = self._made(where, "detach", spike)
+            self.mark(made, spike.hold(made))
+        elif (known := self.origin(given)) is not None:
+            self.mark(made, self._unread(where, known))
+
+    def _just_below(self, of: Made | Read) -> Made:
+        """What is above a threshold where `of` reaches it: its distance from the float32 below that."""
+        limit = of.args[1] if isinstance(of, Made) and of.op == SUBTRACT else None
+        if isinstance(of, Made) and isinstance(limit, (float, np.ndarray)):
+            below = np.nextafter(np.float32(limit), np.float32(-np.inf)).astype(np.float64)
+            return self._made(of.by, SUBTRACT, of.args[0], below if below.ndim else float(below))
+        return self._made("add", ADD, of, LEAST)
+
+    def _unread(self, by: str, *of: Origin | None, divisor: float = 1.0) -> FunctionResult:
+        result = FunctionResult(by=by, of=tuple(each for each in of if each is not None), divisor=divisor)
+        self.seen.unread.append(result)
+        return result
+
+
+def _other(sign: str) -> str:
+    return SUBTRACT if sign == ADD else ADD
+
+
+def _calls_of(read: Read) -> set[int]:
+    """In which timesteps a current is made."""
+    return {feed.product.call for feed in feeds_of(read.of)} if isinstance(read.of, Currents) else set()
+
+
+def _is_own(read: Read, made: Made) -> bool | None:
+    """Whether a current is of spikes that come of the same states as `made`; None for what is no current, and of states
+    before the first timestep."""
+    bases: list[Any] = [feed.product.of for feed in feeds_of(read.of)] if isinstance(read.of, Currents) else []
+    while any(isinstance(of, (Slice, Dropped, Scaled)) for of in bases):
+        bases = [of.of if isinstance(of, (Slice, Dropped, Scaled)) else of for of in bases]
+    if not bases or any(isinstance(of, FunctionResult) for of in bases):
+        return None
+    near = _made_of(made)
+    return any(isinstance(of, Made) and not near.isdisjoint(_made_of(of)) for of in bases)
+
+
+def _made_of(made: Made) -> set[int]:
+    """The numbers of what it is made of, a few operations back."""
+    found, last = {made.number}, [made]
+    for _ in range(FAR):
+        last = [each for one in last for each in one.args if isinstance(each, Made) and each.number not in found]
+        found |= {each.number for each in last}
+    return found

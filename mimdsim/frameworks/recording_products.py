@@ -1,0 +1,206 @@
+"""Products, convolutions and pools in a forward pass, as functions of parameters."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from mimdsim.frameworks.arithmetic import (
+    TIMES,
+)
+from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
+from mimdsim.frameworks.neurons import numbers_of, refusal
+from mimdsim.frameworks.origins import (
+    FunctionResult,
+    Made,
+    Origin,
+    Parameter,
+    Pooled,
+    Product,
+    added_up,
+    undropped,
+    unscaled,
+)
+from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
+from mimdsim.frameworks.recording_arithmetic import ArithmeticRecorder
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
+from mimdsim.graph.weight_functions import WeightFunction
+
+LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
+
+
+class ProductRecorder(ArithmeticRecorder):
+    """Follows products of parameters, and pools, too."""
+
+    def __init__(self, module: torch.nn.Module):
+        super().__init__()
+        self.parameters = dict(module.named_parameters())
+        self._unmasked: set[str] = set()
+        self._multiplied: Counter[str] = Counter()
+
+    def _masked(self, one: Any, other: Any) -> Parameter | None:
+        """A parameter times zeros and ones that are none."""
+        parameter, mask = (one, other) if isinstance(self.origin(one), Parameter) else (other, one)
+        origin = self.origin(parameter)
+        if not isinstance(origin, Parameter) or origin.masked or not isinstance(mask, torch.Tensor):
+            return None
+        held, values = self.parameters[origin.name], numbers_of(mask)
+        if mask.shape != held.shape or parameter.stride() != held.stride() or not np.isin(values, (0, 1)).all():
+            return None
+        return self._mask(origin.name, values)
+
+    def _mask(self, name: str, values: np.ndarray) -> Parameter:
+        if not np.array_equal(self.seen.masks.setdefault(name, values), values):
+            raise refusal(f"'{name}' is multiplied by masks that differ; one for all timesteps can run")
+        return Parameter(name=name, masked=True)
+
+    def _used(self, parameter: Parameter) -> str:
+        """Its name; a parameter that has a mask has it wherever it is used."""
+        if not parameter.masked:
+            self._unmasked.add(parameter.name)
+        if parameter.name in self._unmasked and parameter.name in self.seen.masks:
+            raise refusal(f"'{parameter.name}' is used with a mask and without; nearest: a parameter for each")
+        return parameter.name
+
+    def _product(self, name: str, args: Any, kwargs: Any) -> Product | None:
+        """A product with a parameter, as written by hand."""
+        turned = name == "linear"
+        if name == "einsum":
+            axes = LAST_AXIS.fullmatch(args[0].replace(" ", "")) if isinstance(args[0], str) else None
+            args = args[1] if len(args) == 2 else args[1:]
+            if axes is None:
+                return None
+            turned = axes[3] is None
+        if len(args) < 2 or (found := self._weights(f"'{name}'", args[1], turned)) is None:
+            return None
+        weight, function = found
+        of = added_up(self.origin(args[0])) or FunctionResult(by="a tensor of unknown origin", of=())
+        bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
+        if (
+            (self.origin(args[0]) is None and self._learns(args[0]))
+            or args[1].ndim != 2
+            or not isinstance(bias, (Parameter, type(None)))
+        ):
+            return None
+        turned ^= args[1].stride() != self.parameters[weight.name].stride()
+        names = self._used(weight), self._used(bias) if bias else ""
+        product = self._counted(_dense(of, args[0], args[1], *names, turned), args[0])
+        return unscaled(replace(product, function=function))
+
+    def _weights(self, where: str, tensor: Any, turned: bool) -> tuple[Parameter, WeightFunction | None] | None:
+        """The parameter that weights are, or are made of, and by which function; None of other values. turned: whether
+        they lie [outputs, inputs]."""
+        parameter = parameter_in(origin := self.origin(tensor))
+        if parameter is None or isinstance(origin, Parameter):
+            return None if parameter is None else (parameter, None)
+        made, mask = function_of_weights(where, origin, parameter, self.parameters[parameter.name], tensor, turned)
+        return (parameter if mask is None else self._mask(parameter.name, mask)), made
+
+    def _scaled_weights(self, name: str, args: Any) -> Made | None:
+        """Weights times a diagonal matrix of signs, on either side."""
+        for one, other in (args, args[::-1]) if len(args) == 2 else ():
+            if self.origin(one) is None and is_diagonal(one) and parameter_in(self.origin(other)) is not None:
+                return self._made(name, TIMES, self._operand(other), numbers_of(one))
+        return None
+
+    def _with_gradients(self, what: str, *read: torch.Tensor) -> None:
+        """Raise DescriptionError where gradients of what is read get lost, which nothing here would lose."""
+        if not torch.is_grad_enabled() and any(each.requires_grad for each in read):
+            raise refusal(
+                f"{what} without gradients (no_grad); nearest: requires_grad = False for what stays as it is, and "
+                "gradients for what it reads"
+            )
+
+    def _counted(self, product: Product, given: torch.Tensor) -> Product:
+        self._with_gradients(f"'{product.weight}' is multiplied", self.parameters[product.weight], given)
+        self._multiplied[product.weight] += 1
+        return replace(product, call=self._multiplied[product.weight] - 1)
+
+    def _function_of_planes(self, name: str, args: Any, kwargs: Any) -> Origin | None:
+        """A convolution with a parameter, or a pool, called as a function."""
+        function = FUNCTIONS[name]
+        options = dict(zip(("input", *function.arguments), args, strict=False)) | kwargs
+        names: dict[str, Any] = {"weight": "", "bias": ""}
+        for role in ("weight", "bias"):
+            if (tensor := options.get(role)) is None:
+                continue
+            origin = self.origin(tensor)
+            if role == "weight" and (found := self._weights(f"'{name}'", tensor, True)) is not None:
+                origin, names["made_by"] = found
+            if not isinstance(origin, Parameter) or tensor.stride() != self.parameters[origin.name].stride():
+                return None
+            names[role] = self._used(origin)
+        return self._of_function(f"'{name}'", function, options.pop("input"), options, **names)
+
+    def _of_function(
+        self,
+        where: str,
+        function: LayerFunction,
+        given: torch.Tensor,
+        options: Any,
+        weight: str,
+        bias: str,
+        made_by: WeightFunction | None = None,
+    ) -> Origin:
+        """What a linear layer, a convolution or a pool makes; made_by: the function of its weights."""
+        of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
+        if function.kind == "linear":
+            dense = _dense(of, given, options["weight"], weight, bias, transposed=True)
+            return unscaled(replace(self._counted(dense, given), function=made_by))
+        of, dropout = undropped(of)
+        if dropout and function.kind != "convolution":
+            raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
+        planes = planes_of(where, function, given)
+        if function.kind == "convolution":
+            read, before = (of.planes, of.pool) if isinstance(of, Pooled) else (planes, None)
+            made = convolution_of(where, function, options, read, before)
+            _check_same(where, made.read, planes)
+            source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
+            product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
+            return unscaled(self._counted(replace(product, dropout=dropout, function=made_by), given))
+        self._with_gradients(f"{where} pools", given)
+        pool = pool_of(where, function, options, planes)
+        convolution = of.convolution if isinstance(of, Product) else None
+        again = isinstance(of, Pooled) or (convolution and convolution.after)
+        if again and pool == Pool(kind="average", window=Window(kernel=(1, 1))):  # which leaves all as it is
+            return of
+        if again:
+            raise refusal(f"{where} pools what another pool made; nearest: one pool over the windows of both")
+        if not isinstance(of, Product):
+            return Pooled(of=of, planes=planes, pool=pool)
+        if not convolution:
+            raise refusal(f"{where} pools a product with '{of.weight}'; pools of convolutions, and of spikes, can run")
+        _check_same(where, convolution.made, planes)
+        return replace(of, convolution=replace(convolution, after=pool))
+
+
+def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:
+    """A product of all that is given, which of pooled planes is a convolution with one position."""
+    of, dropout = undropped(of)
+    plain = Product(of=of, inputs=given.shape[-1], weight=weight, bias=bias, transposed=transposed, dropout=dropout)
+    return over_pooled(plain, values.numel() // plain.inputs)
+
+
+def over_pooled(product: Product, outputs: int) -> Product:
+    """One that reads pooled planes as the convolution, with one position, that it is."""
+    of = product.of
+    if not isinstance(of, Pooled):
+        return product
+    pooled = of.pool.over(of.planes)
+    if pooled.neurons != product.inputs:
+        raise refusal(
+            f"'{product.weight}' is multiplied by {product.inputs} of {pooled.neurons} pooled values; nearest: flatten "
+            "them all"
+        )
+    convolution = Convolution(planes=of.planes, window=Window.whole(pooled), channels=outputs, before=of.pool)
+    return replace(product, of=of.of, convolution=convolution)
+
+
+def _check_same(where: str, made: Planes, read: Planes) -> None:
+    if made != read:
+        raise refusal(f"{where} reads planes of {read}, which were made as {made}: leave out what reshapes them")
