@@ -349,6 +349,13 @@ def test_steps_without_effect_are_told_of_grids_only() -> None:
     assert "changes no time" not in lines_of(row({"x": (1, 0)}), row({"x": (1, 0)}), axes=axes, sampling=kind)
 
 
+def test_beyond_one_chip_there_is_nothing_to_look_at() -> None:
+    for least, told in ((2, True), (1, False)):
+        rows = [row({"x": (ms, 0.1)}, **{"links.chips": chips}) for ms, chips in ((1.0, least), (2.0, 4))]
+        said = lines_of(*rows, axes={"links.chips": (least, 4)})
+        assert ("is about the smallest value looked at; beyond may be better" in said) == told, said
+
+
 def test_what_binds_and_what_is_unknown() -> None:
     rows = [row({"x": (1.0, 0.2)}, **area(700, 650, 750)), row({"x": (2.0, 0.4)}, **area(400, 350, 450))]
     said = lines_of(*rows, metrics=("time", "accuracy"), constraints=("max area 600 mm2",))
