@@ -78,6 +78,7 @@ CHAINS = {
     "of itself, max after": (replace(PLAIN, after=pooled("max"), own=OWN),),
     "groups of all places": (PLAIN, after(PLAIN, 4, 6, groups=3)),
 }
+AS_WHOLE_TENSORS = {name: chain for name, chain in CHAINS.items() if not any(each.own for each in chain)}
 
 
 @pytest.mark.first(1)

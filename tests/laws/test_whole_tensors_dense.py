@@ -25,7 +25,7 @@ from networks import (
 from test_batch_norm import EVERY, MIXED, mixed, normed
 from test_batch_norm import drawn as drawn_with_norms
 from test_batch_norm import networks as networks_with_norms
-from test_convolutions import CHAINS, INPUT, NEURONS, PLAIN, after, chains, network_of_planes
+from test_convolutions import AS_WHOLE_TENSORS, CHAINS, INPUT, NEURONS, PLAIN, after, chains, network_of_planes
 from test_losses import CASES as JUDGED
 from test_whole_tensors import TOLERANCE, assert_alike, outcome, run_whole
 from test_wiring import wirings
@@ -128,7 +128,7 @@ def test_a_layer_reads_several_dense_ones(threads: int) -> None:
 
 @pytest.mark.first(8)
 @pytest.mark.parametrize("delay", [0, 1])
-@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+@pytest.mark.parametrize("chain", AS_WHOLE_TENSORS.values(), ids=AS_WHOLE_TENSORS)
 def test_convolutions_are_run_as_they_are_meant(chain: tuple[Convolution, ...], delay: int) -> None:
     assert_as_meant(network_of_planes(*chain, delay=delay, optimiser=ADAM, bias=True))
 
