@@ -79,8 +79,10 @@ class CellModel:
     def learning(self, names: tuple[str, ...]) -> CellModel:
         """The same, of which these parameters are trained, one number for the layer. Raises MappingError for others."""
         if unknown := [name for name in names if name not in self.learnable]:
-            known = ", ".join(self.learnable) or "nothing, only what their equations say: leave it out"
-            raise MappingError(f"network.learned names '{unknown[0]}'; by it cells \"{self.name}\" learn {known}")
+            known = f'by it cells "{self.name}" learn {", ".join(self.learnable)}'
+            if not self.learnable:
+                known = f'cells "{self.name}" learn what their equations say, and nothing by this key: leave it out'
+            raise MappingError(f"network.learned names '{unknown[0]}'; {known}")
         return replace(self, rows=(*self.rows, *names), shared=(*self.shared, *names))
 
 

@@ -26,6 +26,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("mapping", "behind_tiles", []),
     ("training", "over_timesteps", "sum"),
     ("network", "sources", {}),
+    ("network", "unweighted", []),
     ("training", "rate_factor", 1.0),
     ("training", "rate_epochs", 1),
     ("training", "rate_table", []),
@@ -46,6 +47,9 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("network", "batch_norm_momentum", 0.1),
     ("network", "batch_norm_groups", 1),
 )
+
+# of parts of `network` that came later themselves
+PARTS_SINCE = (("convolutions", "groups", 1), ("convolutions", "own_kernel", None), ("weight_functions", "factor", 1))
 
 
 def config_digest(workload: Workload, *machines: Machine) -> str:
@@ -89,12 +93,10 @@ def _digest_with(changes: dict[str, Any], workload: Workload, machine: MimdMachi
 def descriptions_digest(workload: Workload, *machines: Machine) -> str:
     """sha256 of resolved descriptions, those of before a key was there where it has its default."""
     described = workload.model_dump(mode="json")
-    for keys in described["network"]["convolutions"].values():
-        if keys["groups"] == 1:
-            del keys["groups"]
-    for keys in described["network"]["weight_functions"].values():
-        if keys["factor"] == 1:
-            del keys["factor"]
+    for part, key, without in PARTS_SINCE:
+        for keys in described["network"][part].values():
+            if keys[key] == without:
+                del keys[key]
     for section, key, default in KEYS_SINCE:
         if described[section][key] == default:
             del described[section][key]

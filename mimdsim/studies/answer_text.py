@@ -51,9 +51,10 @@ def short_answer(result: StudyResult) -> Iterator[str]:
     change = [f"What would change this: {line}" for line in would_change(ranking)[:1]]
     wrong = (f"! {line}" for line in firing_warnings(result))
     question = [result.study.question] if result.study.question else []
-    noted = [line for line in collect_notes(result) if line.startswith("!")]
-    more = [f"! {counted(len(noted) - 1, 'more note')} on points: --verbose"] if len(noted) > 1 else []
-    yield from folded_lines([*question, *wrong, *answer(ranking), *change, *noted[:1], *more])
+    first, *others = [line for line in collect_notes(result) if line.startswith("!")] or [""]
+    more = f"! {counted(len(others), 'more note')} on points: --verbose" if others else ""
+    noted = [line for line in (first, more) if line]
+    yield from folded_lines([*question, *wrong, *answer(ranking), *change, *noted])
 
 
 def answer_record(result: StudyResult) -> dict[str, Any]:

@@ -490,7 +490,7 @@ def test_what_cells_cannot_be_is_refused() -> None:
         cell_of("egru", {"treshold": 1.0})
     with pytest.raises(MappingError, match="names 'treshold'; by it cells \"slstm\" learn threshold"):
         CELL_MODELS["slstm"].learning(("treshold",))
-    with pytest.raises(MappingError, match="learn nothing, only what their equations say: leave it out"):
+    with pytest.raises(MappingError, match="learn what their equations say, and nothing by this key: leave it out"):
         CELL_MODELS["egru"].learning(("threshold",))
     with pytest.raises(MappingError, match="one number for the layer, 0 to 1"):
         cell_of("egru", {"threshold": [0.1, 0.2]})
