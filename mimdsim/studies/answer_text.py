@@ -52,7 +52,7 @@ def short_answer(result: StudyResult) -> Iterator[str]:
     wrong = (f"! {line}" for line in firing_warnings(result))
     question = [result.study.question] if result.study.question else []
     first, *others = [line for line in collect_notes(result) if line.startswith("!")] or [""]
-    more = f"! {counted(len(others), 'more note')} on points: --verbose" if others else ""
+    more = f"! {counted(len(others), 'more note')}: --verbose" if others else ""
     noted = [line for line in (first, more) if line]
     yield from folded_lines([*question, *wrong, *answer(ranking), *change, *noted])
 

@@ -389,7 +389,7 @@ def test_where_nothing_fits_it_is_told_how_much_is_needed() -> None:
 def test_a_terminal_shows_the_first_note_on_points() -> None:
     rows = [row({"x": (1, 0.1)}, note=note) for note in ("", "1 of 2 chips used", "1 of 4 chips used")]
     said = [line for line in short_answer(studied(rows)) if line.startswith("!")]
-    assert said == ["! chip.tiles=200: 1 of 2 chips used", "! 1 more note on points: --verbose"]
+    assert said == ["! chip.tiles=200: 1 of 2 chips used", "! 1 more note: --verbose"]
     rows = [row({"x": (ms, 0)}) for ms in (12345.6, 1.0)]
     assert "That is 12,300 times faster than the first point" in " ".join(short_answer(studied(rows)))
 
