@@ -53,6 +53,7 @@ def explain_command(
     """
     from mimdsim.base.files import write_atomically
     from mimdsim.profile.operations import find_supersteps
+    from mimdsim.profile.records import UNKNOWN_TIMES
     from mimdsim.program.printer import listing
     from mimdsim.timing import explain
 
@@ -77,7 +78,7 @@ def explain_command(
             if found.cycles != (was := source.tiled.spans[longest].cycles):
                 say(f"! the run was made by other sources of mimdsim, which counted {was:,} cycles here", bad=True)
     if source.tiled.unknown:
-        say(f"! Times are unknown: {source.tiled.unknown}; what follows is by the costs that there are.")
+        say(UNKNOWN_TIMES.format(source.tiled.unknown))
     if not superstep or len(chosen) > 1:
         for line in _slowest_first(source.tiled, chosen):
             say(line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -69,9 +70,10 @@ def from_torch(
         >>> mimdsim.run(workload, "bow")  # doctest: +SKIP
     """
     _require_torch()
-    from mimdsim.frameworks.reading import workload_of
+    from mimdsim.frameworks.reading import read_as_called, workload_of
 
-    return workload_of(module, example_input, timesteps, loss, output, workload, changes, out)
+    asked: dict[str, Any] = {"loss": loss, "output": output, "workload": workload, "changes": changes, "out": out}
+    return read_as_called(partial(workload_of, module, example_input, **asked), example_input, timesteps)
 
 
 def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:

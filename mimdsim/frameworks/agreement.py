@@ -22,7 +22,6 @@ from mimdsim.graph.names import INPUT, LABELS, LOSS, random_name, spikes_of
 from mimdsim.graph.network_graphs import forward_graph
 
 SAME_GRADIENT = 2e-3  # of the largest of a parameter
-ROUNDED = 1e-3  # share of spikes of a timestep that rounding may turn
 ROUNDING = 1e-5  # of the largest of all: float32 leaves so much of sums that are 0
 
 
@@ -109,7 +108,7 @@ class _Sent:
         # else held against their equations, or weights, before
         as_read = calls.reading.of_cells and not calls.reading.written and calls.reading.model != CURRENT
         same = off <= SAME_CURRENT * max(float(np.abs(sent).max()), SAME_CURRENT)
-        if as_read and not same and np.mean(value != sent) > ROUNDED * calls.reading.has_potential:
+        if as_read and not same:
             raise refusal(
                 f"layer '{calls.name}' sends what differs by up to {off:.2g} from what a '{calls.reading.model}' sends "
                 "of the same: something acts on it that is not known here (a state handed in, an option)"

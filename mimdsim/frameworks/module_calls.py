@@ -25,13 +25,13 @@ from mimdsim.frameworks.delays import delays_of
 from mimdsim.frameworks.neurons import (
     SNNTORCH_STATES,
     Reading,
+    as_its_model,
     has_model,
     match_gradients,
     neuron_key,
     numbers_of,
     read_neuron,
     refusal,
-    without_factors,
 )
 from mimdsim.frameworks.origins import (
     FunctionResult,
@@ -173,7 +173,7 @@ class ModuleRecorder(Recorder):
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
             self._inside += 1
             try:
-                with without_factors(module) as finished:
+                with as_its_model(module) as finished:
                     if kind is Kind.NEURON and not any(True for _ in tensors_in([args[1:], kwargs])):
                         self._check_kept(module)
                     made = plain(module, *args, **kwargs)

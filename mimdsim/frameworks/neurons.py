@@ -38,11 +38,10 @@ SAME_GRADIENT = 1e-5  # relative: spikes, and with them their gradients, are flo
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """A layer of neurons. model, parameters, reset: as a workload describes them; recurrent: the name of the weights
-    [to, from], or of one number a neuron, from its own spikes of the timestep before, and its bias, of planes by a
-    window; weights: those of
-    its input, where the module has them, and of cells their bias. in_time: one call is a whole sequence, of which
-    samples may be the first axis. learned: parameters of the model that the module trains, with its names for them.
-    written: of neurons that are written out, their equations (own_neurons.Written)."""
+    [to, from], or of one number a neuron, from its own spikes of the timestep before, and its bias; own_window: of
+    planes, by a kernel; weights: those of its input, where the module has them, and of cells their bias. in_time: one
+    call is a whole sequence, of which samples may be the first axis. learned: parameters of the model that the module
+    trains, with its names for them. written: of neurons that are written out, their equations (own_neurons.Written)."""
 
     model: str
     parameters: Parameters
@@ -405,7 +404,7 @@ def has_model(module: Any) -> bool:
 
 
 @contextmanager
-def without_factors(module: Any) -> Iterator[Callable[[Any], Any]]:
+def as_its_model(module: Any) -> Iterator[Callable[[Any], Any]]:
     """While a module sends potentials, or spikes of 1, as its model does; and what it makes of these by itself."""
     decode, size = DECODES.get(str(getattr(module, "decode", None))), _size_of_spikes(module)
     plain: dict[str, Any] = {"decode": None} if decode else {}

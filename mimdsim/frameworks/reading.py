@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -81,26 +81,16 @@ ONE_TIMESTEP = "the module ran for one timestep"
 MADE_BY = "Made by mimdsim.from_torch; edit freely."
 
 
-def workload_of(
-    module: torch.nn.Module,
-    example_input: torch.Tensor,
-    timesteps: int | None,
-    loss: str | Mapping[str, Any],
-    output: str,
-    workload: str,
-    changes: Mapping[str, Any] | None,
-    out: str | Path | None,
-) -> Workload:
-    """See `mimdsim.from_torch`."""
-    _check_arguments(module, example_input, timesteps)
-    rest = (loss, output, workload, changes, out)
+def read_as_called(read: Callable[[int | None], Workload], example_input: Any, timesteps: int | None) -> Workload:
+    """What reading a module makes that is called once in each of the timesteps, or else of one that takes them all,
+    where timesteps only say how many the example has."""
     try:
-        return _read(module, example_input, timesteps, *rest)
+        return read(timesteps)
     except DescriptionError as by_step:
-        if by_step.where != REFUSED_BY or timesteps not in example_input.shape[:2]:
+        if by_step.where != REFUSED_BY or timesteps not in getattr(example_input, "shape", ())[:2]:
             raise
-        try:  # a module that loops over time itself: timesteps only say how many the example has
-            return _read(module, example_input, None, *rest)
+        try:
+            return read(None)
         except DescriptionError as at_once:
             if at_once.where != REFUSED_BY or any(said in at_once.problems[0] for said in (RAISES, ONE_TIMESTEP)):
                 raise by_step from None
@@ -109,17 +99,19 @@ def workload_of(
             raise refusal(f"{told}{also}") from None
 
 
-def _read(
+def workload_of(
     module: torch.nn.Module,
     example_input: torch.Tensor,
     timesteps: int | None,
+    *,
     loss: str | Mapping[str, Any],
     output: str,
-    workload: str,
-    changes: Mapping[str, Any] | None,
-    out: str | Path | None,
+    workload: str = "",
+    changes: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
 ) -> Workload:
-    """timesteps: of a module that is called once in each; None: of one that takes them all."""
+    """See `mimdsim.from_torch`. timesteps: of a module called once in each; None: of one that takes them all."""
+    _check_arguments(module, example_input, timesteps)
     recorded = with_currents(record(module, example_input, timesteps))
     recorded = _with_read_out(module, with_own_neurons(recorded, output))
     layers = layers_of(module, recorded)
@@ -214,7 +206,7 @@ def _runs_in_float64(
     torch.set_default_dtype(torch.float64)  # and states of SLSTM
     try:
         with warnings.catch_warnings(action="ignore"):
-            _read(copy.deepcopy(module).double(), example.double(), timesteps, loss, output, "", None, None)
+            workload_of(copy.deepcopy(module).double(), example.double(), timesteps, loss=loss, output=output)
     except Exception:
         return False
     finally:

@@ -68,6 +68,7 @@ class Assumption:
     source: str
 
 
+UNKNOWN_TIMES = "! Times are unknown: {}; what follows is by the costs that there are."
 MAPPING_FILE = "mapping file"  # key of the change that is a file of options instead of a field
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mimdsim.base.units import counted, show_bytes
+from mimdsim.profile.records import UNKNOWN_TIMES
 from mimdsim.search.objective import TimedMapping
 from mimdsim.search.savings import Saving
 from mimdsim.search.search_loop import SearchResult
@@ -38,7 +39,7 @@ def compared_lines(found: SearchResult) -> Iterator[str]:
         shown = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
         yield "  ".join([label.ljust(widths[0]), *shown]).rstrip()
     if best.unknown:
-        yield f"! Times are unknown: {best.unknown}; what follows is by the costs that there are."
+        yield UNKNOWN_TIMES.format(best.unknown)
     if first is None:
         yield "The published mapping needs more tiles than there are."
     elif not first.fits:

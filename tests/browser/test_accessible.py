@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +17,11 @@ from mimdsim.report.page import study_page
 from mimdsim.studies.page_data import page_of
 
 pytestmark = pytest.mark.slow
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'browser'")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'browser'")
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-if CHROMIUM is None:
-    pytest.skip("no Chromium is installed", allow_module_level=True)
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 2_000_000
 SHOWN = {"report": "html[data-walk]", "study": "html[data-points]", "index": "table"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 def made(kind: str, folder: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,6 @@ from mimdsim.report.trace import critical_path
 from mimdsim.workload import filled_activity, load_workload
 
 pytestmark = pytest.mark.slow
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'browser'")
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-if CHROMIUM is None:
-    pytest.skip("no Chromium is installed", allow_module_level=True)
 
 Run = tuple[RunProfile, Detail]
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -50,14 +45,6 @@ def run_of(tiles: int = 48, chips: int = 1, fill: float = 0.5) -> Run:
 @pytest.fixture(scope="module")
 def run() -> Run:
     return run_of()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

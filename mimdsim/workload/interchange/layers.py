@@ -101,8 +101,7 @@ def network_of_layers(
     populations = []
     for layer in (with_constants(each, weights) for each in network.layers):
         if layer.unweighted:
-            why = "a layer without weights is not written to files; nearest: a state dict by mimdsim.to_torch"
-            raise _refused(f"layer '{layer.name}'", why)
+            raise _not_in_files(layer, "a layer without weights is not written to files")
         acting = _acting_weights(layer, weights)
         bias, recurrent = (
             next((values for each, values in acting.items() if each.role == role), None)
@@ -117,20 +116,14 @@ def network_of_layers(
         every = ((term, values) for each, values in arrays if values.any() or each == read[0] for term in each.terms)
         reads = tuple(every)
         if other := [each for one in read for each in one.combinations if each.by != ADD]:
-            why = f"a {other[0].kind} of spikes has no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
-            raise _refused(f"layer '{layer.name}'", why)
+            raise _not_in_files(layer, f"a {other[0].kind} of spikes has no counterpart in NIR")
         if layer.norm and (not layer.norm.averages or layer.norm.rows > 1):
             of = "samples" if not layer.norm.averages else "each timestep"
-            why = f"norms of {of} have no counterpart in NIR; nearest: a state dict by mimdsim.to_torch"
-            raise _refused(f"layer '{layer.name}'", why)
+            raise _not_in_files(layer, f"norms of {of} have no counterpart in NIR")
         if layer.convolution and layer.convolution.own:
-            why = (
-                "a kernel over a layer's own spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
-            )
-            raise _refused(f"layer '{layer.name}'", why)
+            raise _not_in_files(layer, "a kernel over a layer's own spikes is not written to files")
         if layer.convolution and len(reads) > 1:
-            why = "a convolution of a sum of spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
-            raise _refused(f"layer '{layer.name}'", why)
+            raise _not_in_files(layer, "a convolution of a sum of spikes is not written to files")
         populations.append(
             Population(
                 node=layer.name,
@@ -144,6 +137,10 @@ def network_of_layers(
         )
     names = tuple(layer.name for layer in network.layers)
     return ImportedNetwork(populations=tuple(populations), dt_seconds=dt_seconds), names
+
+
+def _not_in_files(layer: Layer, why: str) -> DescriptionError:
+    return _refused(f"layer '{layer.name}'", f"{why}; nearest: a state dict by mimdsim.to_torch")
 
 
 def _acting_weights(layer: Layer, weights: Mapping[str, Array]) -> dict[Parameter, Array]:
