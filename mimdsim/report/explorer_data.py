@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mimdsim.profile.detail import Detail
+    from mimdsim.report.trace import Placed
 
 LARGEST = 4_200_000  # characters of the packed text; with figures, tables and scripts the page stays under 6 MB
 MOST_CELLS = 64_000_000  # tiles times supersteps: the page holds the bytes in use of each, 4 bytes a cell
@@ -76,6 +77,7 @@ def pack(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | 
         header["left_out"].append(words)
         if name == "window":
             columns |= {"window": columns["window"][:0], "window_supersteps": columns["window_supersteps"][:0]}
+            header["path_by_timestep"] = []
         else:
             columns[name] = columns[name].sum(axis=0, keepdims=True)
         found = _pack_columns(header, columns)
@@ -101,7 +103,7 @@ def match_names(names: Sequence[str], others: Sequence[str]) -> list[int]:
 
 
 def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
-    from mimdsim.report.trace import critical_path
+    from mimdsim.report.trace import critical_path, path_by_timestep
 
     tiled = profile.tiled
     assert tiled is not None
@@ -120,13 +122,8 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         **{name: getattr(detail, name).tolist() for name in NAMES},
         "category_colours": category_colours(tiled.memory),
         "spans": [asdict(span) for span in tiled.spans],
-        "path": [
-            (
-                *(-1 if one.superstep is None else one.superstep, one.number, one.begin, one.exchange, one.compute),
-                *(one.end, int(one.barrier)),
-            )
-            for one in critical_path(tiled, len(detail.supersteps))
-        ],
+        "path": list(map(_on_path, critical_path(tiled, len(detail.supersteps)))),
+        "path_by_timestep": list(map(_on_path, path_by_timestep(tiled, detail))),
         "activity": [
             {"layer": one.layer, "neurons": one.neurons, "capacity": one.capacity, "sends": one.sends}
             | {"spikes": one.spikes_by_timestep, "listed": one.listed_by_timestep}
@@ -138,6 +135,13 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
     explained = ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained]
     harmless_header: dict[str, Any] = harmless(header)
     return harmless_header | {"explained": explained}
+
+
+def _on_path(placed: Placed) -> tuple[int, ...]:
+    """As scripts/timeline.js reads it; -1 for what there is not."""
+    superstep, timestep = (-1 if at is None else at for at in (placed.superstep, placed.timestep))
+    when = placed.begin, placed.exchange, placed.compute, placed.end
+    return superstep, placed.number, *when, int(placed.barrier), placed.slowest, timestep
 
 
 def _learning(training: Training) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ class Placed:
     """A span on the critical path: cycles at which it begins, its exchange and its compute begin, and it ends.
 
     number: of the span; superstep: the same, None for loop control. barrier: whether no tile begins it before all are
-    there.
+    there. slowest: the tile that its compute takes as long as. timestep: of one execution, its place among those that
+    the detail keeps one by one.
     """
 
     span: Span
@@ -39,6 +40,8 @@ class Placed:
     compute: int
     end: int
     barrier: bool
+    slowest: int
+    timestep: int | None = None
 
 
 def critical_path(tiled: TiledProfile, supersteps: int) -> Iterator[Placed]:
@@ -65,26 +68,76 @@ def critical_path(tiled: TiledProfile, supersteps: int) -> Iterator[Placed]:
             compute=compute,
             end=end,
             barrier=unlike or span.synchronises,
+            slowest=span.slowest_tile,
         )
 
 
-def tile_slices(path: Sequence[Placed], detail: Detail, tile: int) -> Iterator[tuple[int, str, int, int]]:
-    """What a tile does, in order, without overlap: superstep, 'exchange' or 'compute', from cycle to cycle. A chip that
-    is not the slowest between two barriers may have work in supersteps that add nothing to the critical path."""
-    exchanges, busy = detail.exchange[:, tile].tolist(), detail.busy[:, tile].tolist()
+def path_by_timestep(tiled: TiledProfile, detail: Detail) -> list[Placed]:
+    """The timesteps that the detail keeps one by one, in the order in which they run, and between them what runs once;
+    their exchanges and syncs are the mean of all executions. Nothing if none is kept."""
+    if not detail.window.size:
+        return []
+    rows, found, end = _window_rows(detail), list[Placed](), 0
+    executions = list(_executions(list(critical_path(tiled, len(detail.supersteps))), detail))
+    begins = [at for at, (placed, _) in enumerate(executions) if placed.barrier or not at]
+    for first, after in pairwise([*begins, len(executions)]):
+        busy = np.zeros(detail.tiles, np.int64)
+        for placed, at in executions[first:after]:
+            if at is not None and placed.superstep is not None:
+                busy += detail.window[rows[placed.superstep], at]
+        slowest = int(busy.argmax())
+        for placed, at in executions[first:after]:
+            span, times = placed.span, 1 if at is None else placed.span.times
+            begin, exchange = end, end + round(span.sync_cycles / times)
+            compute = exchange + round(span.exchange_cycles / times)
+            end, decides = compute + round(span.compute_cycles / times), placed.slowest
+            if at is not None and placed.superstep is not None:
+                end, decides = compute + int(detail.window[rows[placed.superstep], at, slowest]), slowest
+            one = replace(placed, begin=begin, exchange=exchange, compute=compute, end=end)
+            found.append(replace(one, slowest=decides, timestep=at))
+    return found
+
+
+def _window_rows(detail: Detail) -> dict[int, int]:
+    """Rows of the window by superstep."""
+    return {number: row for row, number in enumerate(detail.window_supersteps.tolist())}
+
+
+def _executions(path: Sequence[Placed], detail: Detail) -> Iterator[tuple[Placed, int | None]]:
+    """Each span of a path, and the place of its timestep: loops, with their control, timestep by timestep."""
+    rows, order = _window_rows(detail), np.argsort(detail.window_timesteps).tolist()
+    loops = {placed.span.phase for placed in path if placed.superstep in rows}
+    control = [placed for placed in path if placed.superstep is None and placed.span.phase in loops]
+    others = (placed for placed in path if placed not in control)
+    for (phase, inside), group in groupby(others, lambda placed: (placed.span.phase, placed.superstep in rows)):
+        if not inside:
+            yield from ((placed, None) for placed in group)
+            continue
+        body = [*group, *(placed for placed in control if placed.span.phase == phase and phase in loops)]
+        loops.discard(phase)
+        for at in order[::-1] if phase == "backward" else order:
+            yield from ((placed, at) for placed in body)
+
+
+def tile_slices(path: Sequence[Placed], detail: Detail, tile: int) -> Iterator[tuple[Placed, str, int, int]]:
+    """What a tile does, in order, without overlap: where on the path, 'exchange' or 'compute', from cycle to cycle. A
+    chip that is not the slowest between two barriers may have work in supersteps that add nothing to the path."""
+    rows, exchanges, busy = _window_rows(detail), detail.exchange[:, tile].tolist(), detail.busy[:, tile].tolist()
     free = 0  # the cycle at which the tile is done with what came before
     for placed in path:
-        number = placed.superstep
+        number, at = placed.superstep, placed.timestep
         if number is None:
             continue
-        for what, earliest, cycles in (
-            ("exchange", placed.exchange, exchanges[number]),
-            ("compute", placed.compute, busy[number]),
+        parts = exchanges[number], busy[number]
+        if at is not None:
+            parts = round(parts[0] / placed.span.times), int(detail.window[rows[number], at, tile])
+        for what, earliest, cycles in zip(
+            ("exchange", "compute"), (placed.exchange, placed.compute), parts, strict=True
         ):
             if placed.barrier:
                 free = max(free, earliest)
             if cycles:
-                yield number, what, free, free + cycles
+                yield placed, what, free, free + cycles
                 free += cycles
 
 
@@ -258,7 +311,8 @@ def _add_tiles(
             chips[chip] = trace.process(f"chip {chip}")
         track = trace.thread(chips[chip], f"tile {tile}")
         drawn[tile] = {}
-        for number, what, begin, end in slices:
+        for placed, what, begin, end in slices:
+            number = placed.number
             name = str(detail.supersteps[number])
             about = {"superstep": number, "contexts": int(detail.contexts[number, tile])}
             if what == "exchange":
@@ -293,40 +347,32 @@ def _add_flows(trace: _Trace, path: Sequence[Placed], drawn: dict[int, dict[tupl
 
 
 def _add_timesteps(trace: _Trace, tiled: TiledProfile, detail: Detail, tiles: Sequence[int]) -> list[str]:
-    """The timesteps that a profile keeps one by one, as they run (backwards in the backward phase), on a time axis of
-    their own that begins at 0; returns what there was no room for.
-
-    The compute of a superstep ends with its slowest tile; exchange and sync are the mean over all timesteps.
-    """
-    rows_of: dict[str, list[int]] = {}  # of detail.window, by phase
-    for row, number in enumerate(detail.window_supersteps.tolist()):
-        rows_of.setdefault(tiled.spans[number].phase, []).append(row)
-    columns = np.argsort(detail.window_timesteps).tolist()
-    every = [(phase, column) for phase in rows_of for column in (columns[::-1] if phase == "backward" else columns)]
-    if not every:
+    """The timesteps that a profile keeps one by one, as they run, on a time axis of their own that begins at 0; returns
+    what there was no room for."""
+    path = path_by_timestep(tiled, detail)
+    if not path:
         return ["timesteps: no superstep runs once in each"]
+    inside = ((placed.span.phase, placed.timestep, placed) for placed in path if placed.timestep is not None)
+    every = [(key, [each for *_, each in group]) for key, group in groupby(inside, lambda each: each[:2])]
     if 2 * (len(tiles) + 2) > trace.room:
         return ["all timesteps"]
     process = trace.process("timestep by timestep (from 0 again)")
     whole = trace.thread(process, "timesteps")
     threads = {tile: trace.thread(process, f"tile {tile}") for tile in tiles}
-    end = 0
-    for done, (phase, column) in enumerate(every):
-        rows, timestep, begin = rows_of[phase], int(detail.window_timesteps[column]), end
-        if 1 + len(rows) + np.count_nonzero(detail.window[np.ix_(rows, [column], tiles)]) > trace.room:
+    work: dict[tuple[int, int | None], list[tuple[int, int, int]]] = {}  # of tiles, by superstep and timestep
+    for tile in tiles:
+        for placed, what, begin, end in tile_slices(path, detail, tile):
+            if what == "compute" and placed.timestep is not None:
+                work.setdefault((placed.number, placed.timestep), []).append((tile, begin, end))
+    for done, ((phase, at), steps) in enumerate(every):
+        of_tiles = [(placed, one) for placed in steps for one in work.get((placed.number, at), ())]
+        if 1 + len(steps) + len(of_tiles) > trace.room:
             return [f"{len(every) - done:,} of {len(every):,} timesteps"]
-        steps = []
-        for row in rows:
-            number, before = int(detail.window_supersteps[row]), end
-            span, busy = tiled.spans[number], detail.window[row, column]
-            compute = before + round((span.sync_cycles + span.exchange_cycles) / max(1, span.times))
-            end = compute + int(busy.max(initial=0))
-            steps.append((str(detail.supersteps[number]), busy, before, compute, end))
-        trace.add_slice(whole, f"{phase} {timestep}", phase, begin, end)
-        for name, busy, before, compute, after in steps:
-            if after > before:
-                trace.add_slice(whole, name, phase, before, after)
-            for tile, thread in threads.items():
-                if busy[tile]:
-                    trace.add_slice(thread, name, "compute", compute, compute + int(busy[tile]), timestep=timestep)
+        timestep = int(detail.window_timesteps[at])
+        trace.add_slice(whole, f"{phase} {timestep}", phase, steps[0].begin, steps[-1].end)
+        for placed in steps:
+            if placed.end > placed.begin:
+                trace.add_slice(whole, placed.span.name, phase, placed.begin, placed.end)
+        for placed, (tile, begin, end) in of_tiles:
+            trace.add_slice(threads[tile], placed.span.name, "compute", begin, end, timestep=timestep)
     return []

@@ -1,6 +1,7 @@
 // The time axis: every superstep to scale, on the critical path, on every chip and on some tiles.
 // facts.path: superstep (-1: loop control), span, cycles at which it, its exchange and its compute begin and it ends,
-// and whether no tile begins before all are there. time.path has the slowest tile and the timestep as well.
+// whether no tile begins before all are there, the slowest tile and the timestep's place among those kept (-1: all
+// together). facts.path_by_timestep: the same of the timesteps kept, in the order in which they run.
 const time = { path: [], cycles: 0, from: 0, to: 0, rows: [], brush: null };
 const TIME_LEFT = 74, TIME_TOP = 22, WAITING = 6; // pixels; tiles drawn that the others wait for longest
 const MOST_CHIPS = 16, CHOSEN = 4; // rows of chips; tiles that were selected last
@@ -62,7 +63,7 @@ function selectedOnPath() {
 /** Timesteps one by one or all together: the path, and all that is drawn of it. */
 function layOut(byTimestep) {
   const all = columns.window_timesteps;
-  time.path = byTimestep ? pathByTimestep() : pathTogether();
+  time.path = byTimestep ? facts.path_by_timestep : facts.path;
   time.cycles = byTimestep ? time.path[time.path.length - 1][5] : facts.cycles;
   time.what = `one ${facts.run_name}`;
   if (byTimestep) time.what += ` with timesteps ${Math.min(...all)} to ${Math.max(...all)} alone`;
@@ -191,7 +192,7 @@ function startTimeline() {
   const canvas = element("walk-time"), x = event => event.clientX - canvas.getBoundingClientRect().left;
   Object.assign(time, { deciding: decidingTiles(), chosen: [] });
   layOut(false);
-  element("walk-in-order-choice").hidden = !columns.window_supersteps.length;
+  element("walk-in-order-choice").hidden = !facts.path_by_timestep.length;
   element("walk-in-order").addEventListener("change", event => layOut(event.target.checked));
   canvas.addEventListener("pointerdown", event => {
     if (event.button !== 0) return;
