@@ -116,7 +116,7 @@ class SourcedSection(Section):
     @model_validator(mode="after")
     def _every_number_has_a_source(self) -> SourcedSection:
         problems = []
-        for key in self.model_fields_set - {"sources"}:
+        for key in (key for key in type(self).model_fields if key in self.model_fields_set and key != "sources"):
             if _taken(type(self), key).number and getattr(self, key) is not None and key not in self.sources:
                 problems.append(f"'{key}' has no entry in 'sources'")
         for key, text in self.sources.items():

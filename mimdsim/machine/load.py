@@ -50,7 +50,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 NARROWER: dict[str, tuple[float, float]] = {  # fields for which a few bytes make no sense
     "tile.sram_bytes": (1024.0, 2.0**44),
-    "tile.executable_bytes": (1024.0, 2.0**44),
+    "tile.executable_bytes": (64.0, 2.0**44),
     "memory.capacity_bytes": (1024.0, 2.0**44),
     "memory.l2_bytes": (1024.0, 2.0**44),
     "tile.vector_bytes": (4.0, 4096.0),

@@ -210,6 +210,14 @@ def test_a_number_without_source_is_refused(tmp_path: Path) -> None:
     assert "sources: no field 'tile'; did you mean 'tiles'?" in misspelt
 
 
+def test_numbers_without_sources_are_named_in_the_order_of_the_keys() -> None:
+    keys = ("sram_bytes", "executable_bytes", "worker_contexts", "issue_cycles", "vector_bytes")
+    with pytest.raises(DescriptionError) as caught:
+        mimdsim.Machine("tiny", tile=dict.fromkeys(reversed(keys), 8192) | {"worker_contexts": 4, "issue_cycles": 4})
+    places = [str(caught.value).index(f"'{key}' has no entry") for key in keys]
+    assert places == sorted(places)
+
+
 def test_an_unknown_machine_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match=r"no such machine in .*models/ \(package\); did you mean 'mk2'\?"):
         load_machine("mk3x2")
