@@ -95,16 +95,6 @@ def assert_bytes_conserved(made: Compiled) -> None:
             assert int(sent.sum()) <= int(received.sum())
 
 
-@pytest.mark.slow
-@settings(SMALL, max_examples=4)
-@given(case=cases(), seed=SEEDS)
-def test_any_split_leaves_the_same_gradients(case: tuple[SpikingNetwork, MappingOptions], seed: int) -> None:
-    network, options = case
-    made = compiled(network, tiles=400, options=options)
-    assert_same_step(made, given_values(network, seed, activity=0.4))
-    assert_bytes_conserved(made)
-
-
 def over_chips(case: tuple[SpikingNetwork, MappingOptions], seed: int, chips: int) -> None:
     network, options = case
     try:
@@ -113,13 +103,6 @@ def over_chips(case: tuple[SpikingNetwork, MappingOptions], seed: int, chips: in
         assume(False)
     assert_same_step(made, given_values(network, seed, activity=0.4))
     assert_bytes_conserved(made)
-
-
-@pytest.mark.slow
-@settings(SMALL, max_examples=4)
-@given(case=cases(4), seed=SEEDS)
-def test_any_split_over_chips_leaves_the_same_gradients(case: tuple[SpikingNetwork, MappingOptions], seed: int) -> None:
-    over_chips(case, seed, 4)
 
 
 @pytest.mark.slow

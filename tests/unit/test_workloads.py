@@ -14,6 +14,7 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
 from mimdsim.workload import capacities_of, find_workload, input_shape, list_workloads, load_workload, network_of
+from mimdsim.workload.description.sections import FILE_SOURCES
 
 TILES = 1471  # of a chip of 1,472, tile 0 reserved (github.com/jrfinkbeiner/graphcore_snn, benchmarking_script.py)
 SIZED_BY_RULE = {  # name -> (hidden layers, neurons per tile, activity)
@@ -97,9 +98,12 @@ def test_sizes_of_the_training_scripts(name: str) -> None:
     assert (workload.data.input_capacity, *capacities_of(workload)) == capacities
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in list_workloads() if name != "dvs-gesture-64"])
-def test_every_workload_but_the_one_that_must_not_fits(name: str) -> None:
+MADE = [name for name in list_workloads() if load_workload(name).data.source not in FILE_SOURCES]
+
+
+@pytest.mark.slow  # those of recordings are compiled in test_firing
+@pytest.mark.parametrize("name", MADE)
+def test_every_workload_of_made_data_fits(name: str) -> None:
     machine = load_machine("bow")
     assert isinstance(machine, MimdMachine)
     compile_workload(load_workload(name), machine)
