@@ -355,7 +355,7 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
     sources = list(dict.fromkeys(row.source for row in rows))
     seconds = list(dict.fromkeys(row.second_name for row in rows if row.second is not None))
     remarks = list(dict.fromkeys(row.note for row in rows if row.note and row.predicted is not None))
-    yield from apart(title, *introduced, f"<details><summary>{len(rows)} rows, sources and remarks</summary>")
+    yield from apart(title, *introduced, f"<details markdown><summary>{len(rows)} rows, sources and remarks</summary>")
     beside = [cell for name in seconds for cell in (f"*{name}", "*its ratio")]
     figures, about = ("row", "*predicted", "*published", "unit", "*ratio"), ("interval", "source", "remark")
     yield from heads(*figures, *beside, "*tolerance", "", *about)
