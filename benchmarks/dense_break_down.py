@@ -126,6 +126,7 @@ the {looped:,} bytes of code and vertex state of the fullest tile would become {
 
 Everything else is as above, and all costs are those of the loop's program. The publication's program times one call of
 the model on the host's clock. In that call
+
 - images (as float16: the program converts the batch before), labels, spikes and loss cross the link as four streams, of
   which none is fetched ahead (PopTorch's `deviceIterations` is 1, PopART's `groupHostSync` is off);
 - the engine is started once: {start:.2f} ms, 0 to {start_high:.2f} (derived: the heat equation on 403^3 cells took

@@ -269,14 +269,19 @@ LAST = "What is out and which term would have to be wrong"
 HOW_TO_READ = """\
 Every figure in the tables below was published or measured by others; next to it is what mimdsim computes for the \
 same case. Nothing is fitted to a row. Where a number or a choice in the model was taken from a table, or made with \
-it in view, the table's section says so: such rows show that the model is consistent, not that it predicts. *Ratio* \
-is predicted over published. A row is *within* when its ratio differs from 1 by no more than the *tolerance*, which \
-belongs to the table and not to the prediction; otherwise it is **OUT**: it is listed nevertheless, and the last \
-section says which term would have to be wrong. *Interval* says how far the prediction itself could be off, given the \
-certainty of the numbers it uses; a dash means that there is none. *Error* in the summary is the distance of the \
-ratio from 1, over the rows that have both figures; *worst* is the row with the largest error. Where the tolerance is \
-*bound*, only an upper bound was published: any prediction up to it is within, and there is no error. Rows that cannot \
-be computed are listed with the reason and do not count towards the errors."""
+it in view, the table's section says so: such rows show that the model is consistent, not that it predicts.
+
+- *Ratio* is predicted over published.
+- A row is *within* when its ratio differs from 1 by no more than the *tolerance*, which belongs to the table and not \
+to the prediction. Otherwise it is **OUT**: it is listed nevertheless, and the last section says which term would have \
+to be wrong.
+- *Interval* says how far the prediction itself could be off, given the certainty of the numbers it uses; a dash means \
+that there is none.
+- *Error* in the summary is the distance of the ratio from 1, over the rows that have both figures; *worst* is the row \
+with the largest error.
+- Where the tolerance is *bound*, only an upper bound was published: any prediction up to it is within, and there is \
+no error.
+- Rows that cannot be computed are listed with the reason and do not count towards the errors."""
 NO_NOTE = "No note yet: an open question"
 FIGURE = "predicted-and-measured.svg"
 FIGURE_SAYS = (
@@ -346,11 +351,11 @@ def _summary_line(file: str, found: Summary) -> str:
 def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
     known = notes.of_table(file)
     title = f"## {cell(known.title)}: `{_code(file)}`" if known else f"## `{_code(file)}`"
-    introduced = [plain(known.about)] if known else []
+    introduced = _paragraphs(known.about) if known else []
     sources = list(dict.fromkeys(row.source for row in rows))
     seconds = list(dict.fromkeys(row.second_name for row in rows if row.second is not None))
     remarks = list(dict.fromkeys(row.note for row in rows if row.note and row.predicted is not None))
-    yield from apart(title, *introduced, f"<details><summary>{len(rows)} rows, sources and remarks</summary>")
+    yield from apart(title, *introduced, f"<details markdown><summary>{len(rows)} rows, sources and remarks</summary>")
     beside = [cell for name in seconds for cell in (f"*{name}", "*its ratio")]
     figures, about = ("row", "*predicted", "*published", "unit", "*ratio"), ("interval", "source", "remark")
     yield from heads(*figures, *beside, "*tolerance", "", *about)
@@ -409,7 +414,7 @@ def _what_is_out(tables: list[tuple[str, list[Row]]], notes: Notes) -> Iterator[
     for note, chosen in groups:
         if not chosen:
             continue
-        yield from apart(f"### {cell(note.term)}", plain(note.note)) if note else apart(f"### {NO_NOTE}")
+        yield from apart(f"### {cell(note.term)}", *_paragraphs(note.note)) if note else apart(f"### {NO_NOTE}")
         for row in chosen:
             figures = f"{_number(row.predicted)} predicted, {_number(row.published)} published, {_ratio(row.ratio)}"
             yield f"- `{_code(row.file)}`, {cell(row.name)}: {figures}"
@@ -431,6 +436,11 @@ def cell(text: str) -> str:
     for letter in "\\|<*_`":
         text = text.replace(letter, {"<": "&lt;"}.get(letter, "\\" + letter))
     return plain(text)
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Foreign text with an empty line between paragraphs, each on one line."""
+    return [plain(each) for each in text.split("\n\n")]
 
 
 def _code(text: str) -> str:

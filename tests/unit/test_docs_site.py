@@ -26,3 +26,7 @@ def test_the_site_has_every_page_and_no_dead_link(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     pages = {path.stem for path in (tmp_path / "site" / "docs").glob("*.html")}
     assert pages == {path.stem for path in (ROOT / "docs").glob("*.md")} - {"README"} | {"index"}
+    for page in [*(tmp_path / "site").glob("*.html"), *(tmp_path / "site" / "docs").glob("*.html")]:
+        text = re.sub(r"<pre.*?</pre>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        left = re.findall(r"^(?:<p>)?(?:- |\d+\. |\| ).*", text, re.MULTILINE)
+        assert left == [], f"{page.name}: an empty line is missing before a list or table, or after a nested paragraph"
