@@ -364,6 +364,12 @@ REFUSED = {
     "'0' (Twice) does more than its class says; write it as torch.nn.Conv2d": lambda: chain(
         Twice(2, 3, 3), outputs=48
     ),
+    "'1.weight' is multiplied by what 'pad' made": lambda: chain(
+        nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(2, 3, 3), outputs=75
+    ),
+    "'0' (ReflectionPad2d) is not among the layers that run here; nearest: padding of the convolution": lambda: chain(
+        nn.ReflectionPad2d(1), nn.Conv2d(2, 3, 3), outputs=108
+    ),
     "'0' (WSConv2d) does more than its class says": lambda: chain(zoo.jelly.WSConv2d(2, 3, 3), outputs=48),
     "'2' (MaxPool2d) pools what another pool made; nearest: one pool over the windows": conv(
         nn.AvgPool2d(1), nn.MaxPool2d(1)
