@@ -484,6 +484,13 @@ BETWEEN: dict[str, dict[str, Any]] = {
     "of its weights and of what 'one' sends: axes are swapped, values reordered": {
         "sent": lambda x: x.index_select(1, torch.tensor([1, 0, 2]))
     },
+    "'fc.weight' is multiplied by what 'relu' made; nearest: spikes as they are": {"sent": torch.relu},
+    "'fc.weight' is multiplied by what 'matmul' made; nearest: a block without attention": {
+        "sent": lambda x: torch.matmul(x, x.transpose(2, 3))
+    },
+    "'fc.weight' is multiplied by what 'cat' made; nearest: planes that are added up, or a convolution of each": {
+        "sent": lambda x: torch.cat([x, x], 1)[:, 1:4]
+    },
     "layer 'one' reads what 'roll' made": {"current": lambda x: x.roll(1, -1)},
     "layer 'one' gets currents": {"current": lambda x: x.transpose(2, 3)},
 }
