@@ -381,6 +381,8 @@ class Recorder(ProductRecorder):
         if not others and first and isinstance(only, (Product, Pooled, Input, LayerOutput)):
             whole: Origin = of_all(only, lambda layer: self.seen.layers[layer].in_time)
             return whole
+        if axis == 0 and isinstance(product := _in_every_timestep(tuple(every)), Product):
+            return product
         sent = [each for each in every if isinstance(each, (Made, LayerOutput))]
         if axis in (0, 1) and any(isinstance(each, Made) for each in sent) and len(sent) >= len(every) - 2:
             return FunctionResult(by="stack", of=tuple(every))

@@ -662,6 +662,34 @@ class Ternary(TimeLast):
         return spikes
 
 
+class RealSpike(nn.Module):  # type: ignore[misc]
+    """Guo et al. 2022: a clamp's gradient, spikes of a size that is learned, norms of stacks of all timesteps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = (nn.Conv2d(planes, 4, 3, padding=1, bias=False) for planes in (2, 4))
+        self.norm1, self.norm2 = nn.BatchNorm3d(4), nn.BatchNorm3d(4)
+        self.size1, self.size2 = (nn.Parameter(torch.rand(1, 4, 1, 1) + 0.5) for _ in "12")
+        self.pool, self.fc = nn.AvgPool2d(2), nn.Linear(36, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        x = self._sent(self.norm1, [self.conv1(step) for step in x], self.size1)
+        x = torch.stack([self.pool(step) for step in x])
+        x = self._sent(self.norm2, [self.conv2(step) for step in x], self.size2)
+        return torch.stack([self.fc(step.flatten(1)) for step in x]).mean(0)
+
+    def _sent(self, norm: Any, currents: list[Any], size: Any) -> Any:
+        given = norm(torch.stack(currents).permute(1, 2, 0, 3, 4)).permute(2, 0, 1, 3, 4).contiguous()
+        u, sent = torch.zeros_like(given[0]), []
+        for step in given:
+            u = u * 0.25 + step
+            soft = torch.clamp(u, 0, 1)
+            spike = (torch.gt(u, 0.5).to(u.dtype) - soft).detach() + soft
+            u = u * (1 - spike)
+            sent.append(spike * size)
+        return torch.stack(sent)
+
+
 class Triangle(Damped):
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
@@ -2495,6 +2523,9 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "neurons written out: arrays of all timesteps, time last, norms": TorchNetwork(
         make=TimeLastNorms, loss="", judge=of_counts, sample=(2, 6, 6), scale=1.5
+    ),
+    "neurons written out: Real Spike, norms of stacks": TorchNetwork(
+        make=RealSpike, loss="", judge=of_counts, sample=(2, 6, 6), scale=1.0
     ),
     "neurons written out: ternary spikes": TorchNetwork(
         make=Ternary, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
