@@ -74,8 +74,8 @@ def check_gradients(
             raise refusal(
                 f"'{name}' gets a gradient on the example that differs by up to {off:.2g}, of "
                 f"{np.abs(their).max():.2g} at most, from that of the network that was read: something acts on "
-                "gradients that is not known here (a function with one of its own, detach(), timesteps left out), or "
-                "values are reordered on the way"
+                "gradients that is not known here (a function with one of its own, detach(), timesteps left out), "
+                "values are reordered on the way, or potentials are at the very edge of where surrogates have gradients"
             )
 
 

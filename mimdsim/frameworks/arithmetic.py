@@ -60,6 +60,8 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         return make(ADD, make("relu", operands[0]), make("relu", make(TIMES, -1.0, operands[0])))
     if compares := COMPARES.get(by.strip("_")):
         return _compared(make, compares, *operands)
+    if by == "sign" and isinstance(operands[0], (Made, Read)):
+        return make(SUBTRACT, *(_compared(make, relation, operands[0], 0.0) for relation in (">", "<")))
     if by == "heaviside" and operands[1:] in ([0.0], [1.0]):
         return _compared(make, ">=" if operands[1] else ">", operands[0], 0.0)
     if by in ("__invert__", "logical_not", "bitwise_not") and _is_whole(operands[0]):

@@ -23,7 +23,7 @@ def delays_of(where: str, module: Any, of: Origin | None) -> Delays:
     """Those of a Dcls1d that reads `of`; raises DescriptionError for what nothing here has."""
     (ages,) = module.dilated_kernel_size
     width = None if module.SIG is None else number(module.SIG.abs() + NARROWEST)
-    before, after = (of.before, of.after) if isinstance(of, Padded) else (0, 0)
+    before, after, *beside = of.zeros if isinstance(of, Padded) else (0, 0)
     pad = f"torch.nn.functional.pad(x, ({ages - 1}, 0))"
     refused = {
         f"has version='{module.version}'; nearest: version='gauss'": module.version != "gauss",
@@ -40,6 +40,7 @@ def delays_of(where: str, module: Any, of: Origin | None) -> Delays:
         ),
         f"reads what has {after} more timesteps at its end than layers before it; nearest: so many zeros at the end of "
         f"the example, and x = {pad}": after,
+        f"reads zeros beside its inputs; nearest: x = {pad}": any(beside),
     }
     for problem in (text for text, wrong in refused.items() if wrong):
         raise refusal(f"{where} {problem}")

@@ -34,6 +34,7 @@ from mimdsim.frameworks.neurons import (
     refusal,
 )
 from mimdsim.frameworks.origins import (
+    VOTE,
     FunctionResult,
     Input,
     LayerOutput,
@@ -46,10 +47,11 @@ from mimdsim.frameworks.origins import (
     parts_of,
     undropped,
     votes_in,
+    with_votes,
 )
 from mimdsim.frameworks.planes import ROW_NORMS, function_of, options_of
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
-from mimdsim.frameworks.recording import VOTE, Recorder, dropped
+from mimdsim.frameworks.recording import Recorder, dropped
 from mimdsim.frameworks.recording_arithmetic import FRAMEWORKS
 from mimdsim.frameworks.tensors import tensors_in
 from mimdsim.graph.weight_functions import WeightFunction
@@ -78,7 +80,13 @@ NEAREST = {
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
-    **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
+    **dict.fromkeys(
+        (f"{kind}Pad{d}d" for kind in ("Circular", "Reflection", "Replication") for d in (1, 2)),
+        "padding of the convolution, by zeros",
+    ),
+    **dict.fromkeys(
+        ("Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"), "a convolution of the planes as they are"
+    ),
     "SConv2dLSTM": _CELL,
     **dict.fromkeys(("AssociativeLeaky", "LeakyParallel", "LinearLeaky", "StateLeaky"), "snntorch Leaky"),
     **dict.fromkeys(
@@ -100,6 +108,7 @@ _NN = torch.nn
 OF_SAMPLES = (*ROW_NORMS, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)
 OF_FUNCTIONS = (
     _NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax, _NN.Softmax,
+    _NN.ConstantPad1d, _NN.ConstantPad2d,
 )  # fmt: skip
 
 
@@ -521,10 +530,10 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     ends = [logits.get(id(tensor), tensor) for tensor in seen.made_by_call[-1]]
     seen.made_by_call[-1] = ends
     seen.log_softmax = len(ends) == 1 and id(made) in logits
-    seen.returned = [recorder.origin(tensor) for tensor in ends]
+    seen.returned = [with_votes(recorder.origin(tensor)) for tensor in ends]
     seen.votes = max(map(votes_in, seen.returned), default=1)
     seen.stepwise = timesteps is not None
-    seen.returned_before = every[: len(every) - len(seen.returned)]
+    seen.returned_before = [*map(with_votes, every[: len(every) - len(seen.returned)])]
     return seen
 
 

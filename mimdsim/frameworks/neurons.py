@@ -476,7 +476,7 @@ def _derivative(where: str, spike: Callable[[torch.Tensor], torch.Tensor], x: np
 
 
 def _without_surrogate(where: str) -> DescriptionError:
-    return refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
+    return refusal(f"{where} has no surrogate gradient (surrogate_disable, method='heaviside'): leave that out")
 
 
 def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeuron, width: int) -> tuple[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.graph.convolution import Convolution, Planes, Pool
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.weight_functions import WeightFunction
 
@@ -78,11 +78,12 @@ class Product:
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """One of so many equal shares of the columns of a product, or of a sum of them."""
+    """One of so many equal shares of the columns of a product, or of a sum of them; or `shares` adjacent ones."""
 
     of: Currents
     index: int
     gates: int
+    shares: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,10 +156,9 @@ class FunctionResult:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Padded(FunctionResult):
-    """With so many zeros before and after its last axis."""
+    """With so many zeros before and after its last axis, the one before that, and so on."""
 
-    before: int
-    after: int
+    zeros: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -213,6 +213,7 @@ class Made:
         return self.tensor if self.tensor is not None and self.tensor._version == self.version else None
 
 
+VOTE = "vote"  # what a voting layer makes
 Currents = Product | Sum | Joined
 Spikes = LayerOutput | Pooled | Dropped | Slice | Sum | Combined
 Origin = Input | Parameter | Part | Product | Gate | Joined | FunctionResult | Made | Spikes
@@ -405,6 +406,18 @@ def votes_in(origin: Origin | None) -> int:
     """How many adjacent outputs make one of these."""
     through = parts_of(origin) if isinstance(origin, (FunctionResult, Sum)) else ()
     return max([getattr(origin, "votes", 1), *map(votes_in, through)])
+
+
+def with_votes(origin: Any) -> Any:
+    """What is returned, where a pool of adjacent neurons, which are no planes, is a vote."""
+    if isinstance(origin, Pooled):
+        (_, each), planes = origin.pool.window.kernel, origin.planes
+        apart = origin.pool.window == Window(kernel=(1, each), stride=(1, each)) and planes.width % each == 0
+        if origin.pool.kind == "max" or not apart or (planes.channels, planes.height) != (1, 1):
+            return origin
+        divisor = 1 / each if origin.pool.kind == "sum" else 1.0
+        return FunctionResult(by=VOTE, of=(origin.of,), divisor=divisor, votes=each)
+    return with_parts(origin, with_votes) if isinstance(origin, (FunctionResult, Sum)) else origin
 
 
 def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:

@@ -187,6 +187,8 @@ def _layer(
     if any(not products_of(read) for read in reads):
         raise refusal(f"neurons that are written out read what is no product with weights{said and f': {said}'}")
     where = f"the neurons that read '{products_of(reads[-1])[0].weight}'"
+    if len({read.of.gates for read in reads if isinstance(read.of, Gate)}) > 1 or any(map(_is_wide, reads)):
+        raise refusal(f"{where} read shares of one product that differ in width; nearest: chunk, of equal shares")
     timesteps = recorded.timesteps or 1 + max(each.call for read in reads for each in products_of(read))
     layer = LayerTimes(where, recorded.made, timesteps)
     families = layer.families(component, said)
@@ -329,7 +331,13 @@ def _is_spike(made: Made) -> bool:
 
 
 def _every_read(recorded: Recorded) -> list[Read]:
-    return [arg for made in recorded.made for arg in made.args if isinstance(arg, Read) and is_current(arg)]
+    reads = [arg for made in recorded.made for arg in made.args if isinstance(arg, Read) and is_current(arg)]
+    return [read for read in reads if not _is_wide(read)]
+
+
+def _is_wide(read: Read) -> bool:
+    """Whether it is several shares of a product, of which parts may be read."""
+    return isinstance(read.of, Gate) and read.of.shares > 1
 
 
 def _by_time(

@@ -98,9 +98,10 @@ def planes_of(where: str, function: LayerFunction, given: torch.Tensor) -> Plane
 
 
 def convolution_of(
-    where: str, function: LayerFunction, options: Options, planes: Planes, before: Pool | None
+    where: str, function: LayerFunction, options: Options, planes: Planes, before: Pool | None, edges: Pair
 ) -> Convolution:
-    """Weights over a window of `planes`, pooled `before`; raises DescriptionError for options that nothing here has."""
+    """Weights over a window of `planes`, pooled `before` and with so many zeros at their `edges`; raises
+    DescriptionError for options that nothing here has."""
     weight, padding = options["weight"], options.get("padding", 0)
     kernel = function.pair(tuple(weight.shape[2:]), 1)
     dilation = function.pair(options.get("dilation", 1), 1)
@@ -112,7 +113,8 @@ def convolution_of(
     else:
         pads = function.pair(0 if padding == "valid" else padding, 0)
     stride = function.pair(options.get("stride", 1), 1)
-    window = Window(kernel=kernel, stride=stride, padding=pads, dilation=dilation)
+    padding = (pads[0] + edges[0], pads[1] + edges[1])
+    window = Window(kernel=kernel, stride=stride, padding=padding, dilation=dilation)
     groups = options.get("groups", 1)
     return Convolution(planes=planes, window=window, channels=len(weight), groups=groups, before=before)
 

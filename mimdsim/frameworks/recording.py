@@ -18,6 +18,7 @@ from mimdsim.frameworks.arithmetic import (
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.origins import (
     THROUGH,
+    VOTE,
     Combined,
     Currents,
     Dropout,
@@ -50,6 +51,7 @@ from mimdsim.frameworks.origins import (
     votes_in,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, is_mean_of
+from mimdsim.frameworks.recording_arithmetic import is_in_place, share_of
 from mimdsim.frameworks.recording_products import ProductRecorder
 from mimdsim.frameworks.tensors import (
     entry_of,
@@ -59,13 +61,11 @@ from mimdsim.frameworks.tensors import (
     is_zero,
     row_of,
     tensors_in,
-    zeros_at_ends,
+    zeros_beside,
 )
 from mimdsim.frameworks.written_equations import made_in
 from mimdsim.graph.convolution import Planes, Pool, Window
 from mimdsim.graph.sources import COMPLEMENT
-
-VOTE = "vote"  # what a voting layer makes
 
 GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of timesteps
 
@@ -145,7 +145,7 @@ class Recorder(ProductRecorder):
 
     def _before(self, name: str, args: Any) -> Any:
         """The arguments of a function that changes the first in place, with that as it was."""
-        changes = name == "__setitem__" or name.startswith("__i") or (name.endswith("_") and name[-2:] != "__")
+        changes = name == "__setitem__" or is_in_place(name)
         if not changes or not args or not isinstance(args[0], torch.Tensor) or name == "__invert__":
             return args
         if isinstance(origin := self.origin(args[0]), Made):  # which keeps what it was made of
@@ -222,8 +222,8 @@ class Recorder(ProductRecorder):
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
             return self.mark(made, found.hold(made))
-        if name == "pad" and (ends := zeros_at_ends(*args, **kwargs)) and len(known) == 1:
-            return self.mark(made, Padded(by=name, of=(known[0],), before=ends[0], after=ends[1]))
+        if name == "pad" and (zeros := zeros_beside(*args, **kwargs)) and len(known) == 1:
+            return self.mark(made, Padded(by=name, of=(known[0],), zeros=zeros))
         if (pooled := self._mean_of_planes(name, args, kwargs, made)) is not None:
             return self.mark(made, pooled)
         if name in ("mean", "sum") and (voted := self._voted(name, args, kwargs, known)) is not None:
@@ -303,7 +303,7 @@ class Recorder(ProductRecorder):
             others += [None] * (count - len(others))  # which are not there yet
             others[at] = replace(origin, call=at) if isinstance(origin, Product) else origin
             shown = image and all(each == origin for each in others)  # in every timestep
-            return self.mark(into, Input() if shown else FunctionResult(by="stack", of=tuple(others)))
+            return self.mark(into, Input() if shown else _in_every_timestep(tuple(others)))
         if held is not None and not isinstance(held, FunctionResult):
             self.mark(into, self._unread("__setitem__", held))
 
@@ -334,11 +334,12 @@ class Recorder(ProductRecorder):
                 taken = Input(entry=entry) if entry else of
             elif is_in_time(of) and (entry := entry_of(part, whole, last=over_time)):
                 taken = timestep_of(of, *entry)
-            elif isinstance(of, Currents) and part.shape[:-1] == whole.shape[:-1]:
-                gates, left = divmod(whole.shape[-1], part.shape[-1] or 1)
-                first = first_column(part, whole)
-                if first is not None and not left and first % part.shape[-1] == 0:
-                    taken = Gate(of=of, index=first // part.shape[-1], gates=gates)
+            elif (
+                isinstance(of, (Currents, Gate))
+                and part.shape[:-1] == whole.shape[:-1]
+                and part.shape[-1:] < whole.shape[-1:]
+            ):
+                taken = share_of(of, part, whole) or self._unread("a slice", of)
             self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
 
@@ -380,6 +381,8 @@ class Recorder(ProductRecorder):
         if not others and first and isinstance(only, (Product, Pooled, Input, LayerOutput)):
             whole: Origin = of_all(only, lambda layer: self.seen.layers[layer].in_time)
             return whole
+        if axis == 0 and isinstance(product := _in_every_timestep(tuple(every)), Product):
+            return product
         sent = [each for each in every if isinstance(each, (Made, LayerOutput))]
         if axis in (0, 1) and any(isinstance(each, Made) for each in sent) and len(sent) >= len(every) - 2:
             return FunctionResult(by="stack", of=tuple(every))
@@ -404,6 +407,15 @@ def dropped(of: Origin, share: float, per: str, leaves_out: str) -> Origin:
     if share >= 1:
         raise refusal(f"dropout with p = {share:g} leaves nothing; nearest: below 1")
     return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per, of=leaves_out)) if share else of
+
+
+def _in_every_timestep(made: tuple[Origin | None, ...]) -> Origin:
+    """The timesteps, one after another, as a product of all where one makes each."""
+    products = [each for each in made if isinstance(each, Product)]
+    alike = len({replace(each, of=Input(), call=0) for each in products}) == 1
+    if not alike or [each.call for each in products] != [*range(len(made))]:
+        return FunctionResult(by="stack", of=made)
+    return replace(products[0], of=FunctionResult(by="stack", of=tuple(each.of for each in products)), call=0)
 
 
 def _are_spikes(origin: Origin | None) -> bool:

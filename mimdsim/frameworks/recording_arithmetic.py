@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from functools import partial
 from typing import Any
@@ -40,9 +41,7 @@ from mimdsim.frameworks.origins import (
     minus,
 )
 from mimdsim.frameworks.recorded import Recorded
-from mimdsim.frameworks.tensors import (
-    tensors_in,
-)
+from mimdsim.frameworks.tensors import first_column, tensors_in
 
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
 
@@ -61,6 +60,7 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
         self._gradients = True
         self._steps: dict[Any, Step | None] = {}
+        self._cut: dict[tuple[Made, int, int], Made | None] = {}
 
     def mark(self, made: Any, origin: Origin) -> None:
         for tensor in tensors_in(made):
@@ -108,6 +108,8 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
         if not cut and found.op in (ADD, SUBTRACT) and (step := written_step(found, self._steps)) is not None:
             return self._made(name, "spike", self._just_below(step[0]) if step[1].at else step[0], step=step[1])
+        if cut and is_in_place(name) and isinstance(operands[0], Made):  # whose gradient stays that of what was there
+            return make(ADD, operands[0], make("detach", make(SUBTRACT, found, operands[0])))
         return make("detach", found) if cut else found
 
     def _together(self, sign: str, made: Any, read: Any, left: int = FAR) -> Made | None:
@@ -145,9 +147,31 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(origin, Made):
             whole = origin.tensor is None or arg.numel() >= origin.tensor.numel()
             return origin if whole else None
+        if isinstance(origin, Slice) and isinstance(origin.of, Made):
+            columns: Made | None = self._columns(origin.of, origin.first, arg.shape[-1])
+            return columns
         if isinstance(origin, (Product, Gate, Parameter, Part)) or (isinstance(origin, Currents) and feeds_of(origin)):
             return Read(of=origin, tensor=arg)
         return constant_of(arg) if origin is None and not self._learns(arg) else None
+
+    def _columns(self, of: Any, first: int, wide: int) -> Any:
+        """Adjacent columns of what an operation made, as what it makes of those of what it reads; None where these are
+        no shares of currents."""
+        if isinstance(of, float):
+            return of
+        if isinstance(of, np.ndarray):
+            return of[..., first : first + wide] if of.shape[-1] > 1 else of
+        if isinstance(of, Read):
+            part = of.tensor[..., first : first + wide]
+            share = share_of(of.of, part, of.tensor) if isinstance(of.of, (Currents, Gate)) else None
+            return share and Read(of=share, tensor=part)
+        if (of, first, wide) not in self._cut:
+            args = [self._columns(arg, first, wide) for arg in of.args]
+            made = None if any(each is None for each in args) else self._made(of.by, of.op, *args, step=of.step)
+            if made and (whole := of.values) is not None:
+                made.hold(whole[..., first : first + wide])
+            self._cut[of, first, wide] = made
+        return self._cut[of, first, wide]
 
     def _learns(self, tensor: torch.Tensor) -> bool:
         """Whether the gradient of a tensor gets to anything but states that a framework makes, which nobody reads."""
@@ -200,6 +224,22 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         result = FunctionResult(by=by, of=tuple(each for each in of if each is not None), divisor=divisor)
         self.seen.unread.append(result)
         return result
+
+
+def share_of(of: Currents | Gate, part: torch.Tensor, whole: torch.Tensor) -> Gate | None:
+    """Adjacent columns of a tensor of currents, or of a share of one, as shares that are equally wide."""
+    first, wide, core = first_column(part, whole), whole.shape[-1], of
+    if first is None:
+        return None
+    if isinstance(of, Gate):
+        first, wide, core = first + wide // of.shares * of.index, wide // of.shares * of.gates, of.of
+    each = math.gcd(first, part.shape[-1], wide)
+    assert not isinstance(core, Gate)
+    return Gate(of=core, index=first // each, gates=wide // each, shares=part.shape[-1] // each)
+
+
+def is_in_place(name: str) -> bool:
+    return name.startswith("__i") or (name.endswith("_") and name[-2:] != "__")
 
 
 def _other(sign: str) -> str:

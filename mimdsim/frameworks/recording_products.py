@@ -19,6 +19,7 @@ from mimdsim.frameworks.origins import (
     FunctionResult,
     Made,
     Origin,
+    Padded,
     Parameter,
     Pooled,
     Product,
@@ -28,7 +29,7 @@ from mimdsim.frameworks.origins import (
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.frameworks.recording_arithmetic import ArithmeticRecorder
-from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
+from mimdsim.graph.convolution import Convolution, Pair, Planes, Pool, Window
 from mimdsim.graph.weight_functions import WeightFunction
 
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
@@ -152,13 +153,15 @@ class ProductRecorder(ArithmeticRecorder):
         if function.kind == "linear":
             dense = _dense(of, given, options["weight"], weight, bias, transposed=True)
             return unscaled(replace(self._counted(dense, given), function=made_by))
+        of, edges = _unpadded(of) if function.kind == "convolution" else (of, (0, 0))
         of, dropout = undropped(of)
         if dropout and function.kind != "convolution":
             raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
         planes = planes_of(where, function, given)
+        planes = replace(planes, height=planes.height - 2 * edges[0], width=planes.width - 2 * edges[1])
         if function.kind == "convolution":
             read, before = (of.planes, of.pool) if isinstance(of, Pooled) else (planes, None)
-            made = convolution_of(where, function, options, read, before)
+            made = convolution_of(where, function, options, read, before, edges)
             _check_same(where, made.read, planes)
             source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
             product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
@@ -199,6 +202,16 @@ def over_pooled(product: Product, outputs: int) -> Product:
         )
     convolution = Convolution(planes=of.planes, window=Window.whole(pooled), channels=outputs, before=of.pool)
     return replace(product, of=of.of, convolution=convolution)
+
+
+def _unpadded(of: Origin) -> tuple[Origin, Pair]:
+    """What zeros were added to, as many at every edge, and how many along the height and the width."""
+    if not isinstance(of, Padded):
+        return of, (0, 0)
+    left, right, top, bottom, *beyond = (*of.zeros, 0, 0)
+    alike = (left, top) == (right, bottom) and not any(beyond)
+    inner = added_up(of.of[0]) if alike else None
+    return (of, (0, 0)) if inner is None else (inner, (top, left))
 
 
 def _check_same(where: str, made: Planes, read: Planes) -> None:

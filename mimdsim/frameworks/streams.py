@@ -189,15 +189,21 @@ class _Streams:
         self._known: dict[int, Any] = {}
         self._labels: dict[str, _Reader] = {}
         made: dict[str, dict[tuple[bool, int], tuple[Product, torch.Tensor]]] = {}
+        timesteps = _timesteps(recorded)
         for product, tensor, version in recorded.currents:
             form, shape = sending.get(product.weight), _shape(product, tensor)
             each = replace(product, negative=bool(form and form.negative))
             if form == _form(each) and tensor._version == version and tuple(tensor.shape[-len(shape) :]) == shape:
                 sent = -tensor.detach() if each.negative else tensor.detach()
-                made.setdefault(product.weight, {})[is_in_time(product), product.call] = each, sent.reshape(-1, *shape)
+                known = made.setdefault(product.weight, {})
+                key, axes = (is_in_time(product), product.call), sent.shape[: -len(shape)]
+                if len(axes) > 1 and axes[0] != timesteps == axes[1]:  # samples come first
+                    sent = sent.movedim(1, 0)
+                if key not in known or len(axes) > 1:
+                    known[key] = each, sent.reshape(-1, *shape)
         for weight, by_call in made.items():
             name = weight.removesuffix(".weight")
-            if calls := _calls(name, by_call, _timesteps(recorded)):
+            if calls := _calls(name, by_call, timesteps):
                 self._sending[weight], self.layers[name] = (name, sending[weight]), calls
         self._order = {name: at for at, name in enumerate(self.layers)}
         for name, calls in self.layers.items():

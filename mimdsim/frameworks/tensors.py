@@ -57,11 +57,12 @@ def is_cut_out(part: torch.Tensor, whole: torch.Tensor) -> bool:
     return part.ndim == whole.ndim and part.numel() < whole.numel() and longer
 
 
-def zeros_at_ends(
+def zeros_beside(
     _: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None
-) -> tuple[int, int] | None:
-    """How many zeros torch.nn.functional.pad adds before and after the last axis, if it does nothing else."""
-    return (pad[0], pad[1]) if mode == "constant" and not value and not any(pad[2:]) and min(pad[:2]) >= 0 else None
+) -> tuple[int, ...] | None:
+    """How many zeros torch.nn.functional.pad adds before and after the last axis, the one before that, and so on, if it
+    does nothing else."""
+    return tuple(pad) if mode == "constant" and not value and min(pad) >= 0 else None
 
 
 def is_zero(other: Any) -> bool:

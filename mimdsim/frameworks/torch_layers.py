@@ -48,6 +48,18 @@ from mimdsim.graph.sources import ADD, KINDS
 from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.workload.interchange.state_dict import layer_names
 
+READABLE = (
+    "a layer reads spikes of others, side by side (torch.cat), added up, multiplied or by weights of their own, or the "
+    "input, or one of these times a number above 0"
+)
+# what comes nearest to functions between layers
+_OF_PLANES = "nearest: planes that are added up, or a convolution of each (conv1(a) + conv2(b))"
+_ATTENTION = "nearest: a block without attention, which multiplies what layers send by each other"
+NEAREST = {
+    **dict.fromkeys(("cat", "concat", "concatenate"), _OF_PLANES),
+    **dict.fromkeys(("matmul", "bmm", "einsum", "scaled_dot_product_attention"), _ATTENTION),
+    "relu": "nearest: spikes as they are; relu has no gradient where there is no spike",
+}
 INSTANCE_NORMS = (torch.nn.InstanceNorm1d, torch.nn.InstanceNorm2d)
 
 
@@ -419,10 +431,7 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
         return graph.Source(by=by, of=tuple(combination(name, weight, each, timesteps) for each in parts_of(of)))
     if not isinstance(of, (LayerOutput, Input)):
         reads = f"'{weight}' is multiplied by" if weight else f"layer '{name}' reads"
-        raise refusal(
-            f"{reads} {_describe(of)}; a layer reads spikes of others, side by side (torch.cat), added up, multiplied "
-            "or by weights of their own, or the input, or one of these times a number above 0"
-        )
+        raise refusal(f"{reads} {_describe(of)}; {NEAREST.get(getattr(_unread_in(of), 'by', ''), READABLE)}")
     if isinstance(of, LayerOutput) and not of.spikes:
         raise refusal(f"layer '{name}' reads a state of '{of.layer}'; layers read spikes")
     if isinstance(of, LayerOutput) and of.layer == name:
@@ -521,8 +530,7 @@ def _describe(origin: Origin | None) -> str:
         return "a tensor that comes from nothing that is known"
     if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
         return f"{_describe(origin.of[-1])}, in every timestep"
-    while isinstance(origin, FunctionResult) and (of := [each for each in origin.of if _is_unread(each)]):
-        origin = of[0]  # the first that is not read, of which the others are
+    origin = _unread_in(origin)
     if isinstance(origin, (FunctionResult, Made)):
         return f"what '{origin.by}' made"
     if isinstance(origin, Gate):
@@ -540,6 +548,15 @@ def _describe(origin: Origin | None) -> str:
     if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
     return f"'{origin.name}' itself" if isinstance(origin, Parameter) else "the input itself"
+
+
+def _unread_in(origin: Any) -> Any:
+    """The first function of it that is not read, of which the others are."""
+    if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
+        return _unread_in(origin.of[-1])
+    while isinstance(origin, FunctionResult) and (of := [each for each in origin.of if _is_unread(each)]):
+        origin = of[0]
+    return origin
 
 
 def _is_unread(origin: Origin | None) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -95,7 +95,28 @@ def components_of(starts: list[Any]) -> list[Component]:
         grouped.setdefault(found(made), Component()).members.append(made)
     for root, read in sorted(roots.items(), key=lambda each: each[0].number):
         grouped[found(root)].roots[root] = read
-    return [each for each in grouped.values() if each.roots]
+    return [*_without_states(each for each in grouped.values() if each.roots)]
+
+
+def _without_states(components: Iterable[Component]) -> Iterator[Component]:
+    """Components, of which those that keep nothing from one timestep to the next, and read the same weights in the same
+    order, are one."""
+    places: Counter[Any] = Counter()
+    found: dict[Any, Component] = {}
+    for each in components:
+        reads = [[*products_of(arg)] for made in each.members for arg in made.args if is_current(arg)]
+        times = {max((product.call for product in of), default=0) for of in reads}
+        weights = frozenset(product.weight for of in reads for product in of)
+        if len(times) != 1 or not weights:
+            yield each
+            continue
+        places[weights, *times] += 1
+        first = found.setdefault((weights, places[weights, *times]), each)
+        if first is each:
+            yield each
+        else:
+            first.members += each.members
+            first.roots |= each.roots
 
 
 @dataclass(frozen=True)
@@ -152,7 +173,9 @@ class Classes:
 def _alike(one: Operand, other: Operand) -> bool:
     """Whether operands of one operation are the same in two timesteps, but for the time."""
     if isinstance(one, Made):
-        return isinstance(other, Made)
+        if not isinstance(other, Made) or (one.op, len(one.args)) != (other.op, len(other.args)):
+            return False
+        return one is other or all(map(_alike, one.args, other.args))
     if isinstance(one, Read):
         return isinstance(other, Read) and type(one.of) is type(other.of) and signature_of(one) == signature_of(other)
     return not isinstance(other, (Made, Read)) and np.array_equal(one, other)

@@ -518,7 +518,7 @@ REFUSED = {
     ),
     "learns its beta": lambda: loop(snn.Lapicque(beta=0.8, learn_beta=True)),
     "the output is neither all of what 'lif2' made nor a reading of it": lambda: MembraneOf(part=3),
-    "has no surrogate gradient (surrogate_disable)": lambda: loop(snn.Leaky(beta=0.9, surrogate_disable=True)),
+    "has no surrogate gradient (surrogate_disable": lambda: loop(snn.Leaky(beta=0.9, surrogate_disable=True)),
     "the output goes through 'tanh'": lambda: Squashed(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)),
     "reads a tensor of layout torch.sparse_coo": lambda: between(lambda spikes: spikes.to_sparse()),
     "votes on what another made of votes": lambda: votes(zoo.jelly.VotingLayer(3)),
@@ -567,7 +567,7 @@ REFUSED = {
     "has 4 values of threshold for 4 neurons; nearest: one for all of them": lambda: nn.Sequential(
         snn.SLSTM(zoo.INPUTS, 4, init_hidden=True, threshold=torch.full((4,), 0.1), learn_threshold=True)
     ),
-    "'0' (SLSTM) has no surrogate gradient (surrogate_disable)": lambda: nn.Sequential(
+    "'0' (SLSTM) has no surrogate gradient (surrogate_disable": lambda: nn.Sequential(
         snn.SLSTM(zoo.INPUTS, 4, init_hidden=True, surrogate_disable=True)
     ),
     "reads the potential that is furthest from 0 (decode='max-abs-mem'); nearest: 'max-mem'": lambda: nn.Sequential(

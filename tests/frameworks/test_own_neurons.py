@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import numpy as np
@@ -281,6 +282,39 @@ def test_what_is_not_read_is_refused_by_name(said: str) -> None:
     with pytest.raises(MimdsimError) as refused:
         frameworks.from_torch(module, spikes)
     assert said in str(refused.value)
+
+
+class Shares(torch.nn.Module):  # type: ignore[misc]
+    """A cell made of two shares of one product, by what is given."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self.fc, self.own = torch.nn.Linear(zoo.INPUTS, 24), torch.nn.Linear(8, 24)
+        self.decay, self.read = torch.nn.Parameter(torch.zeros(zoo.TIMESTEPS)), torch.nn.Linear(8, zoo.CLASSES)
+        self.cell = cell
+
+    def forward(self, x: Any) -> Any:
+        h = torch.zeros(x.shape[1], 8)
+        for t, step in enumerate(x):
+            h = self.cell(self.fc(step) + self.own(h), h, self.decay[t])
+        return self.read(h)
+
+
+SHARES = {
+    "read shares of one product that differ in width; nearest: chunk, of equal shares": (
+        lambda made, h, decay: h * decay.sigmoid() + made[:, :8].tanh() * made[:, 8:].sigmoid().sum(1, keepdim=True)
+    ),
+    "'own.weight' is multiplied by what 'a slice' made": lambda made, _, decay: made[:, ::3].tanh() * decay,
+    "makes what is sent last of other things than a timestep earlier": (
+        lambda made, h, decay: h * decay.sigmoid() + made[:, :8].tanh() * made[:, 8:16].sigmoid() + made[:, 16:].tanh()
+    ),
+}
+
+
+@pytest.mark.parametrize("said", SHARES)
+def test_shares_that_differ_and_constants_of_a_timestep_are_refused(said: str) -> None:
+    with pytest.raises(MimdsimError, match=re.escape(said)):
+        frameworks.from_torch(Shares(SHARES[said]), torch.rand(zoo.TIMESTEPS, zoo.BATCH, zoo.INPUTS))
 
 
 def test_a_module_that_pytorch_cannot_train_is_said_to_be_its_own() -> None:

@@ -364,6 +364,12 @@ REFUSED = {
     "'0' (Twice) does more than its class says; write it as torch.nn.Conv2d": lambda: chain(
         Twice(2, 3, 3), outputs=48
     ),
+    "'1.weight' is multiplied by what 'pad' made": lambda: chain(
+        nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(2, 3, 3), outputs=75
+    ),
+    "'0' (ReflectionPad2d) is not among the layers that run here; nearest: padding of the convolution": lambda: chain(
+        nn.ReflectionPad2d(1), nn.Conv2d(2, 3, 3), outputs=108
+    ),
     "'0' (WSConv2d) does more than its class says": lambda: chain(zoo.jelly.WSConv2d(2, 3, 3), outputs=48),
     "'2' (MaxPool2d) pools what another pool made; nearest: one pool over the windows": conv(
         nn.AvgPool2d(1), nn.MaxPool2d(1)
@@ -477,6 +483,13 @@ BETWEEN: dict[str, dict[str, Any]] = {
     "layer 'two' gets currents that differ by up to": {"sent": lambda x: x.permute(0, 2, 3, 1)},
     "of its weights and of what 'one' sends: axes are swapped, values reordered": {
         "sent": lambda x: x.index_select(1, torch.tensor([1, 0, 2]))
+    },
+    "'fc.weight' is multiplied by what 'relu' made; nearest: spikes as they are": {"sent": torch.relu},
+    "'fc.weight' is multiplied by what 'matmul' made; nearest: a block without attention": {
+        "sent": lambda x: torch.matmul(x, x.transpose(2, 3))
+    },
+    "'fc.weight' is multiplied by what 'cat' made; nearest: planes that are added up, or a convolution of each": {
+        "sent": lambda x: torch.cat([x, x], 1)[:, 1:4]
     },
     "layer 'one' reads what 'roll' made": {"current": lambda x: x.roll(1, -1)},
     "layer 'one' gets currents": {"current": lambda x: x.transpose(2, 3)},

@@ -20,6 +20,7 @@ neuron = pytest.importorskip("spikingjelly.activation_based.neuron")
 jelly = pytest.importorskip("spikingjelly.activation_based.layer")
 functional = pytest.importorskip("spikingjelly.activation_based.functional")
 surrogate = pytest.importorskip("snntorch.surrogate")
+jelly_rnn = pytest.importorskip("spikingjelly.activation_based.rnn")
 parametric_lif_net = pytest.importorskip("spikingjelly.activation_based.model.parametric_lif_net")
 jelly_surrogate = pytest.importorskip("spikingjelly.activation_based.surrogate")
 
@@ -626,6 +627,123 @@ class TimeLast(nn.Module):  # type: ignore[misc]
         return spikes
 
 
+class TimeLastNorms(TimeLast):
+    """The same with its norm, of all timesteps, which its subclass of a batch norm writes out."""
+
+    class Norm(nn.BatchNorm2d):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            mean, variance = x.mean([0, 2, 3, 4]), x.var([0, 2, 3, 4], unbiased=False)
+            shape = (-1, 1, 1, 1)
+            made = (x - mean.view(shape)) / torch.sqrt(variance.view(shape) + self.eps)
+            return made * self.weight.view(shape) + self.bias.view(shape)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2, self.conv1.bias, self.conv2.bias = self.Norm(4), self.Norm(4), None, None
+
+    def _of_every(self, layer: Any, x: Any) -> Any:
+        norms = {self.conv1: self.norm1, self.conv2: self.norm2}
+        made = super()._of_every(layer, x)
+        return norms[layer](made) if layer in norms else made
+
+
+class Ternary(TimeLast):
+    """Guo et al. 2024: spikes of 1 and -1, whose gradient is that of a clamp."""
+
+    def _sent(self, x: Any) -> Any:
+        v, spikes = torch.zeros_like(x[..., 0]), torch.zeros_like(x)
+        for t in range(x.shape[-1]):
+            v = 0.25 * v + x[..., t]
+            sign, soft = torch.sign(v), torch.clamp(v, -1, 1)
+            sign[torch.abs(v) < 0.5] = torch.tensor(0.0, dtype=x.dtype)
+            sent = (sign - soft).detach() + soft
+            v = v * (1 - torch.abs(sent))
+            spikes[..., t] = sent
+        return spikes
+
+
+class RealSpike(nn.Module):  # type: ignore[misc]
+    """Guo et al. 2022: a clamp's gradient, spikes of a size that is learned, norms of stacks of all timesteps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = (nn.Conv2d(planes, 4, 3, padding=1, bias=False) for planes in (2, 4))
+        self.norm1, self.norm2 = nn.BatchNorm3d(4), nn.BatchNorm3d(4)
+        self.size1, self.size2 = (nn.Parameter(torch.rand(1, 4, 1, 1) + 0.5) for _ in "12")
+        self.pool, self.fc = nn.AvgPool2d(2), nn.Linear(36, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        x = self._sent(self.norm1, [self.conv1(step) for step in x], self.size1)
+        x = torch.stack([self.pool(step) for step in x])
+        x = self._sent(self.norm2, [self.conv2(step) for step in x], self.size2)
+        return torch.stack([self.fc(step.flatten(1)) for step in x]).mean(0)
+
+    def _sent(self, norm: Any, currents: list[Any], size: Any) -> Any:
+        given = norm(torch.stack(currents).permute(1, 2, 0, 3, 4)).permute(2, 0, 1, 3, 4).contiguous()
+        u, sent = torch.zeros_like(given[0]), []
+        for step in given:
+            u = u * 0.25 + step
+            soft = torch.clamp(u, 0, 1)
+            spike = (torch.gt(u, 0.5).to(u.dtype) - soft).detach() + soft
+            u = u * (1 - spike)
+            sent.append(spike * size)
+        return torch.stack(sent)
+
+
+class Triangle(Damped):
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (given,) = ctx.saved_tensors
+        return gradient * torch.clamp(1 - abs(given), min=0)
+
+
+class TetBlock(nn.Module):  # type: ignore[misc]
+    """A block of the ResNet-19 of Deng et al. 2022: samples before time, currents added up before neurons."""
+
+    class Spike(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            mem: Any = 0
+            sent = []
+            for t in range(x.shape[1]):
+                mem = mem * 0.5 + x[:, t, ...]
+                spike = Triangle.apply(mem - 1.0)
+                mem = (1 - spike) * mem
+                sent.append(spike)
+            return torch.stack(sent, dim=1)
+
+    def __init__(self, planes: int, made: int):
+        super().__init__()
+        self.conv1, self.past = (nn.Conv2d(planes, made, size, 2, size // 2, bias=False) for size in (3, 1))
+        self.conv2 = nn.Conv2d(made, made, 3, padding=1, bias=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(made) for _ in "123")
+        self.spike1, self.spike2 = self.Spike(), self.Spike()
+
+    def forward(self, x: Any) -> Any:
+        out = self._over(self.norms[1], self._over(self.conv2, self.spike1(self._of(self.conv1, 0, x))))
+        out += self._of(self.past, 2, x)
+        return self.spike2(out)
+
+    def _of(self, conv: Any, norm: int, x: Any) -> Any:
+        return self._over(self.norms[norm], self._over(conv, x))
+
+    def _over(self, layer: Any, x: Any) -> Any:
+        made = layer(x.flatten(0, 1).contiguous())
+        return made.view([*x.shape[:2], *made.shape[1:]])
+
+
+class Tet(nn.Module):  # type: ignore[misc]
+    """With one block, and fewer planes, each timestep judged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.spike = nn.Conv2d(2, 6, 3, padding=1), TetBlock.Spike()
+        self.block, self.fc = TetBlock(6, 4), nn.Linear(64, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        stem = self.spike(self.conv(x.flatten(0, 1)).view(*x.shape[:2], 6, *x.shape[3:]))
+        return self.fc(self.block(stem).flatten(2))
+
+
 class Peephole(nn.Module):  # type: ignore[misc]
     """An LSTM by hand whose gates see its cells, with one bias."""
 
@@ -661,6 +779,63 @@ class MatrixAGate(nn.Module):  # type: ignore[misc]
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
         return self.fc(h)
+
+
+class OwnRnn(nn.Module):  # type: ignore[misc]
+    """An RNN by hand, which keeps nothing but what it sent, read in every timestep."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.i2h, self.h2h, self.fc = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        h, total = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype), 0
+        for step in x:
+            h = self.function(self.i2h(step) + self.h2h(h))
+            total = total + self.fc(h)
+        return total
+
+
+class WithoutStates(nn.Module):  # type: ignore[misc]
+    """Binary neurons that keep nothing: timesteps differ by what is read in them alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2, self.fc3 = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        return sum(self.fc3(spike_fn(self.fc2(spike_fn(self.fc1(step))))) for step in x)
+
+
+class GatesAtOnce(nn.Module):  # type: ignore[misc]
+    """An LSTM by hand, one function of several gates before they are parted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.i2h, self.h2h = nn.Linear(INPUTS, 4 * HIDDEN), nn.Linear(HIDDEN, 4 * HIDDEN)
+        self.fc = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        h = c = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            made = self.i2h(step) + self.h2h(h)
+            gates, g = made[:, : 3 * HIDDEN].sigmoid(), made[:, 3 * HIDDEN :].tanh()
+            i, f, o = gates[:, :HIDDEN], gates[:, HIDDEN : 2 * HIDDEN], gates[:, -HIDDEN:]
+            c = torch.mul(c, f) + torch.mul(i, g)
+            h = torch.mul(o, c.tanh())
+        return self.fc(h)
+
+
+class JellyCells(nn.Module):  # type: ignore[misc]
+    """SpikingJelly's recurrent cells over the sequence, of which a linear layer reads the last timestep."""
+
+    def __init__(self, cells: Any) -> None:
+        super().__init__()
+        self.cells, self.fc = cells(INPUTS, HIDDEN, 1), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        return self.fc(self.cells(x)[0][-1])
 
 
 @torch.jit.script
@@ -1483,6 +1658,27 @@ def _jelly_normed() -> Any:
     return net
 
 
+class Boosted(nn.Module):  # type: ignore[misc]
+    """Fang et al. 2021 as published: counts of a loop, whose pool makes a class of adjacent neurons; zeros at the edges
+    of planes are added before the convolution, as Cordone et al. 2022 do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        cells = [neuron.ParametricLIFNode(init_tau=2.0, detach_reset=True) for _ in range(3)]
+        self.conv = nn.Sequential(
+            nn.ConstantPad2d(1, 0.0), nn.Conv2d(2, 4, 3, bias=False), cells[0], nn.MaxPool2d(2),
+            nn.ZeroPad2d((1, 1, 0, 0)), nn.Conv2d(4, 4, 3, padding=1), cells[1],
+        )  # fmt: skip
+        self.fc = nn.Sequential(nn.Flatten(), nn.Linear(96, CLASSES * 3, bias=False), cells[2])
+        self.boost = nn.AvgPool1d(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        out = self.boost(self.fc(self.conv(x[0])).unsqueeze(1)).squeeze(1)
+        for step in x[1:]:
+            out += self.boost(self.fc(self.conv(step)).unsqueeze(1)).squeeze(1)
+        return out
+
+
 def _separable(step_mode: str) -> Any:
     """A block of MobileNets in SpikingJelly: each plane by itself, then all planes pixel by pixel, neurons after both;
     before it planes in two groups."""
@@ -2040,6 +2236,9 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly's own network for DVS Gesture": TorchNetwork(
         make=_gesture_net, judge=of_counts, sample=(2, 32, 32), scale=8.0
     ),
+    "spikingjelly PLIF, zeros at edges, a pool of outputs": TorchNetwork(
+        make=Boosted, loss="", judge=of_counts, sample=(2, 8, 8), scale=8.0
+    ),
     "spikingjelly PLIF": TorchNetwork(make=lambda: _plif(False), judge=of_counts, single=True, scale=4.0),
     "spikingjelly PLIF after a convolution": TorchNetwork(
         make=lambda: _plif(True), judge=of_counts, single=True, scale=6.0
@@ -2292,6 +2491,18 @@ ZOO: dict[str, TorchNetwork] = {
     "cells written out: GRU": TorchNetwork(make=OwnGru, loss="", judge=of_counts, scale=2.0),
     "cells written out: a matrix a gate": TorchNetwork(make=MatrixAGate, loss="", judge=of_counts, scale=2.0),
     "cells written out: EGRU": TorchNetwork(make=OwnEgru, loss="", judge=of_counts, scale=4.0),
+    "cells written out: RNN": TorchNetwork(make=lambda: OwnRnn(torch.tanh), loss="", judge=of_counts, scale=2.0),
+    "cells written out: RNN that spikes": TorchNetwork(
+        make=lambda: OwnRnn(spike_fn), loss="", judge=of_counts, scale=2.0
+    ),
+    "cells written out: LSTM, gates at once": TorchNetwork(make=GatesAtOnce, loss="", judge=of_counts, scale=2.0),
+    **{
+        f"spikingjelly {cells.__name__}": TorchNetwork(
+            make=partial(JellyCells, cells), loss="", judge=of_counts, scale=3.0
+        )
+        for cells in (jelly_rnn.SpikingLSTM, jelly_rnn.SpikingGRU, jelly_rnn.SpikingVanillaRNN)
+    },
+    "neurons written out: without states": TorchNetwork(make=WithoutStates, loss="", judge=of_counts, scale=3.0),
     "neurons written out: quadratic, of planes": TorchNetwork(
         make=Quadratic, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
     ),
@@ -2309,6 +2520,19 @@ ZOO: dict[str, TorchNetwork] = {
     "neurons written out: gradients by detaching": TorchNetwork(make=ByDetaching, loss="", judge=of_counts, scale=3.0),
     "neurons written out: arrays of all timesteps, time last": TorchNetwork(
         make=TimeLast, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
+    ),
+    "neurons written out: arrays of all timesteps, time last, norms": TorchNetwork(
+        make=TimeLastNorms, loss="", judge=of_counts, sample=(2, 6, 6), scale=1.5
+    ),
+    "neurons written out: Real Spike, norms of stacks": TorchNetwork(
+        make=RealSpike, loss="", judge=of_counts, sample=(2, 6, 6), scale=1.0
+    ),
+    "neurons written out: ternary spikes": TorchNetwork(
+        make=Ternary, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
+    ),
+    "a stream of currents: ResNet-19 of TET, samples first": TorchNetwork(
+        make=Tet, loss="ce_rate_loss", judge=lambda made, labels: of_rate(made.movedim(1, 0), labels),
+        batch_first=True, sample=(2, 8, 8), scale=1.0,
     ),
     "cells written out: LSTM with peepholes": TorchNetwork(make=Peephole, loss="", judge=of_counts, scale=2.0),
     "neurons written out: step by step": TorchNetwork(make=StepByStep, loss="", judge=of_counts, single=True),
