@@ -138,7 +138,8 @@ def _is_mixed(others: list[Any]) -> bool:
     """Whether no layer adds this up by weights of its own."""
     products = _only_products(others)
     alone = any(each.norm or each.convolution or each.delays for each in products)
-    return (alone and len(products) > 1) or (len(products) < len(others) and all(map(_is_sent, others)))
+    several = len({each.weight for each in products}) > 1  # not one in several timesteps
+    return (alone and several) or (len(products) < len(others) and all(map(_is_sent, others)))
 
 
 def _is_sent(origin: Any) -> bool:
