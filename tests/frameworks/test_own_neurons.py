@@ -281,6 +281,7 @@ REFUSED = {
     "'OfTwo' of it is not read": {"reset": OfTwo.apply},
     "'Told' of it is not read": {"reset": lambda v, z: v - Told.apply(v - 1, z)},
     "'setitem' of it is not read; what is": {"reset": lambda v, z: taken(v, z, lambda z: z > 0.5)},
+    "'cos' of it is not read": {"reset": lambda v, _: torch.cos(v) * torch.sin(v) * (v + 1) * v},  # 4^14 ways back
     "'half' of it is not read": {"reset": lambda v, z: v - z.half().to(v.dtype)},
     "'setitem' of it is not read": {"reset": lambda v, _: sliced(v)},
     "a hook acts on a gradient (register_hook)": {"reset": hooked},
