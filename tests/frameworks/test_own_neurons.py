@@ -201,6 +201,7 @@ def normal(x: Any, mean: float, deviation: float) -> Any:
 SHAPES = {
     ("gaussian", 2.0, 0.4431135): lambda x: 0.5 * torch.exp(-4 * x * x),  # times sqrt(pi) / 4
     ("gaussian", 1.414214, 0.3): lambda x: 0.3 * normal(x, 0, 0.5),
+    ("double_gaussian", 1.414214, 0.5): lambda x: 0.5 * (1.15 * normal(x, 0.0, 0.5) - 0.3 * normal(x, 0.0, 3.0)),
     ("multi_gaussian", 1.414214, 0.5): lambda x: (
         0.5 * (1.15 * normal(x, 0, 0.5) - 0.15 * normal(x, 0.5, 3.0) - 0.15 * normal(x, -0.5, 3.0))
     ),

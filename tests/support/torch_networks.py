@@ -804,6 +804,49 @@ class HalfCharged(nn.Module):  # type: ignore[misc]
         return self.fc2(torch.stack(sent).flatten(0, 1)).view(*x.shape[:2], CLASSES).mean(0)
 
 
+class TwoBells(torch.autograd.Function):  # type: ignore[misc]
+    """A step whose gradient is a bell less a wide one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).to(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        narrow, wide = (torch.exp(-((x / s) ** 2) / 2) / (s * (2 * torch.pi) ** 0.5) for s in (0.5, 3.0))
+        return grad * 0.5 * (1.15 * narrow - 0.3 * wide)
+
+
+class Resonators(nn.Module):  # type: ignore[misc]
+    """Harmonic resonate-and-fire neurons (Higuchi et al. 2024): their frequency and damping are learned, a refractory
+    state raises the threshold and damps. The input and their own spikes are side by side."""
+
+    def __init__(self, dt: float = 0.05) -> None:
+        super().__init__()
+        self.inp, self.out = nn.Linear(INPUTS + HIDDEN, HIDDEN, bias=False), nn.Linear(HIDDEN, CLASSES, bias=False)
+        self.a = nn.Parameter(torch.empty(HIDDEN).uniform_(5.0, 10.0))  # of the frequency
+        self.b = nn.Parameter(torch.empty(HIDDEN).uniform_(0.1, 1.0))
+        self.k = nn.Parameter(torch.empty(CLASSES).normal_(5.0, 1.0))  # timesteps of the read-out
+        self.dt = dt
+
+    def forward(self, x: Any) -> Any:
+        z, u, v, q = (torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype) for _ in range(4))
+        read, recorded = torch.zeros(x.shape[1], CLASSES, dtype=x.dtype), []
+        for step in x:
+            current, omega = self.inp(torch.cat((step, z), dim=1)), self.a.abs()
+            b = omega.square().mul(0.005) + self.b.abs() + q
+            v = v + u.mul(self.dt)
+            u = u + current.mul(self.dt) - b.mul(u).mul(2 * self.dt) - torch.square(omega).mul(v).mul(self.dt)
+            z = TwoBells.apply(u - 0.1 - q)
+            q = q.mul(0.9) + z
+            leak = torch.exp(-1 / self.k.abs())
+            read = read * leak + self.out(z) * (1 - leak)
+            recorded.append(read)
+        return torch.stack(recorded)
+
+
 @torch.jit.script
 def _decayed(v: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
     return 0.9 * v + current
@@ -2464,6 +2507,9 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "neurons written out: potentials that begin half charged": TorchNetwork(
         make=HalfCharged, loss="", judge=of_counts
+    ),
+    "neurons written out: resonate and fire": TorchNetwork(
+        make=Resonators, loss="ce_max_membrane_loss", judge=of_membrane, scale=3.0
     ),
     "neurons written out: step by step": TorchNetwork(make=StepByStep, loss="", judge=of_counts, single=True),
 }  # fmt: skip
