@@ -121,6 +121,7 @@ SURROGATE_CALLS: dict[str, tuple[str, ...]] = {
     "multi_gaussian": (
         "plus scalar", *BELL, "plus scalar", *BELL, "plus scalar", *BELL, "plus in place", "plus in place"
     ),
+    "double_gaussian": ("plus scalar", *BELL, *BELL, "plus in place"),
     "exponential": ("plus scalar", "absolute", "times scalar", "exponent", "times scalar"),
 }  # fmt: skip
 

@@ -47,6 +47,11 @@ COSTS = {
         flops=17,
         count="subtract; add, subtract; three times square, multiply, exponential (3), multiply; add, subtract",
     ),
+    "double_gaussian": SurrogateCost(
+        mix=Mix(add=2, multiply=6, function=2),
+        flops=11,
+        count="subtract; twice square, multiply, exponential (3), multiply; subtract",
+    ),
     "exponential": SurrogateCost(
         mix=Mix(add=2, multiply=2, function=1),
         flops=5,

@@ -42,6 +42,7 @@ from mimdsim.frameworks.origins import (
     Origin,
     Parameter,
     Product,
+    Step,
     added_up,
     currents_in,
     parts_of,
@@ -263,16 +264,31 @@ class ModuleRecorder(Recorder):
             made = forward(*args)
             given = args[1:] if args and isinstance(args[0], torch.autograd.function.FunctionCtx) else args
             places = [at for at, arg in enumerate(given) if self.origin(arg) is not None]
-            if self._inside == 1 and len(places) == 1 and isinstance(made, torch.Tensor):
-                before, after = given[: places[0]], given[places[0] + 1 :]
-                numbers = (arg.tolist() if isinstance(arg, torch.Tensor) else arg for arg in (*before, *after))
-                key = (kind, len(before), *map(repr, numbers))
-                self._spike(kind.__name__, lambda x: kind.apply(*before, x, *after), given[places[0]], made, key)
-            elif self._inside == 1 and places:
-                self.mark(made, self._unread(kind.__name__, *(self.origin(given[place]) for place in places)))
+            if self._inside == 1 and places:
+                steps = [(self._step_alone(kind, given, place), place) for place in places]
+                step, place = next((each for each in steps if each[0] is not None), (None, places[0]))
+                if step and isinstance(made, torch.Tensor):
+                    self._spike(kind.__name__, step, given[place], made)
+                else:
+                    self.mark(made, self._unread(kind.__name__, *(self.origin(given[place]) for place in places)))
         finally:
             self._inside -= 1
         return made
+
+    def _step_alone(self, kind: Any, given: Any, place: int) -> Step | None:
+        """The step that a function is of one of what it reads, where other values of neurons make no difference."""
+        others = [arg for at, arg in enumerate(given) if at != place]
+        many = [isinstance(arg, torch.Tensor) and (arg.numel() > 1 or self.origin(arg) is not None) for arg in others]
+
+        def function(fill: float, x: torch.Tensor) -> torch.Tensor:
+            filled = [torch.full_like(x, fill) if more else arg for arg, more in zip(others, many, strict=True)]
+            made: torch.Tensor = kind.apply(*filled[:place], x, *filled[place:])
+            return made
+
+        plain = (arg for arg, more in zip(others, many, strict=True) if not more)
+        numbers = (repr(arg.tolist() if isinstance(arg, torch.Tensor) else arg) for arg in plain)
+        tried = (partial(function, fill) for fill in ((0.0, 0.375) if any(many) else (0.0,)))
+        return self._step((kind, place, *numbers), *tried)
 
     def _where(self, module: torch.nn.Module) -> str:
         return f"'{self.names.get(id(module), type(module).__name__)}' ({type(module).__name__})"
@@ -302,7 +318,7 @@ class ModuleRecorder(Recorder):
                 "leave it, trained as it is"
             )
         if kind is Kind.SPIKE:
-            self._spike(where, module, given, made, module)
+            self._spike(where, self._step(module, module), given, made)
         elif kind is Kind.DROPOUT:
             if module.p and not module.training:
                 warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)

@@ -402,10 +402,20 @@ def undropped(of: Origin) -> tuple[Origin, Dropout | None]:
     return (of.of, of.dropout) if isinstance(of, Dropped) else (of, None)
 
 
+def each_in(through: tuple[type, ...], *origins: Any) -> Iterator[Any]:
+    """Origins and what they are made of, each once, however often others are made of it."""
+    seen, waiting = dict[int, Any](), [*origins]
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen:
+            seen[id(each)] = each
+            yield each
+            waiting += parts_of(each) if isinstance(each, through) else ()
+
+
 def votes_in(origin: Origin | None) -> int:
     """How many adjacent outputs make one of these."""
-    through = parts_of(origin) if isinstance(origin, (FunctionResult, Sum)) else ()
-    return max([getattr(origin, "votes", 1), *map(votes_in, through)])
+    return max(getattr(each, "votes", 1) for each in each_in((FunctionResult, Sum), origin))
 
 
 def with_votes(origin: Any) -> Any:
@@ -421,7 +431,5 @@ def with_votes(origin: Any) -> Any:
 
 
 def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
-    if isinstance(origin, LayerOutput):
-        return {(origin.layer, origin.spikes)}
-    through = parts_of(origin) if isinstance(origin, (FunctionResult, *THROUGH)) else ()
-    return set().union(*map(sources_in, through))
+    every = each_in((FunctionResult, *THROUGH), origin)
+    return {(each.layer, each.spikes) for each in every if isinstance(each, LayerOutput)}

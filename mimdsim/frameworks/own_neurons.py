@@ -31,6 +31,8 @@ from mimdsim.frameworks.origins import (
     Product,
     Read,
     Sum,
+    is_in_time,
+    timestep_of,
     with_parts,
 )
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
@@ -130,7 +132,8 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     of_layers = (origin for calls in recorded.layers.values() for origin in calls.origins)
     # also what is read last, and by nothing that is returned
     ends = [*recorded.returned, *recorded.returned_before]
-    components = components_of([*ends, *of_layers, *(read.of for read in _every_read(recorded))])
+    at_once = (product for product, *_ in recorded.currents if is_in_time(product))  # of which the last may not be read
+    components = components_of([*ends, *of_layers, *at_once, *(read.of for read in _every_read(recorded))])
     if not components:
         return recorded
     for origin in recorded.returned:
@@ -181,6 +184,7 @@ def _layer(
     component: Component, recorded: Recorded, returned: set[Made], output: str
 ) -> tuple[NeuronCalls, dict[Made, LayerOutput]]:
     """The calls of a layer that is written out, and what its outputs, and states that are returned, are."""
+    _give_timesteps(component, recorded)
     reads = [arg for made in component.members for arg in made.args if isinstance(arg, Read) and is_current(arg)]
     unread = not_read(recorded, component)
     said = f"'{unread}' of it is not read; what is: docs/pytorch.md, 'Neurons that are written out'" if unread else ""
@@ -194,6 +198,7 @@ def _layer(
     families = layer.families(component, said)
     classes, line = _sent(where, families, component, output)
     own = Own(line, reads)
+    reads = [read for read in reads if not own.is_silent(read)]
     read_by = set().union(*(component.roots[each] for each in line))
     earliest = timesteps - 1 if classes.latest[0] in returned and read_by <= own.weights else -np.inf
     times = layer.times(classes, own, max(earliest, own.earliest(reads)))
@@ -209,7 +214,7 @@ def _layer(
             )
         return _layer(component, recorded, returned, output)
     inputs = [read for read in inputs if set(signature_of(read)[0]) <= set(weights)]
-    currents = _by_time(where, inputs, own.time, timesteps)
+    currents = _by_time(where, inputs, own.time, timesteps, recorded)
     gates = max(read.of.gates if isinstance(read.of, Gate) else 1 for read in reads)
     product = products_of(reads[-1])[0]
     width = currents[0][0].shape[1:].numel() // gates
@@ -264,6 +269,33 @@ def _layer(
         for made, age in states.items():
             sent.setdefault(made, LayerOutput(layer=name, call=timesteps - 1 - age, spikes=False))
     return calls, sent
+
+
+def _give_timesteps(component: Component, recorded: Recorded) -> None:
+    """Give currents of an image that are made once, before the timesteps, that of each time when neurons read them."""
+    timesteps = 1 + max((product.call for product, *_ in recorded.currents), default=0)
+    readers: dict[str, dict[Made, int]] = {}
+    for made in component.members if not recorded.timesteps else ():
+        for product in (each for arg in made.args if is_current(arg) for each in products_of(arg)):
+            if is_in_time(product):
+                readers.setdefault(product.weight, {})[made] = product.call
+    for weight, calls in readers.items():
+        share, left = divmod(len(calls), timesteps)  # how often in a timestep
+        for at, made in enumerate(calls if not left and not any(calls.values()) else ()):
+            made.args = tuple(
+                replace(arg, of=_of_timestep(arg.of, weight, at // share)) if is_current(arg) else arg
+                for arg in made.args
+            )
+
+
+def _of_timestep(origin: Any, weight: str, t: int) -> Any:
+    if isinstance(origin, Product):
+        return replace(origin, call=t) if origin.weight == weight else origin
+    return (
+        with_parts(origin, lambda part: _of_timestep(part, weight, t))
+        if isinstance(origin, Currents | Gate)
+        else origin
+    )
 
 
 def _join_gates(reads: list[Read], recorded: Recorded, own: Own) -> bool:
@@ -341,7 +373,7 @@ def _is_wide(read: Read) -> bool:
 
 
 def _by_time(
-    where: str, reads: list[Read], time: Callable[[Read], int], timesteps: int
+    where: str, reads: list[Read], time: Callable[[Read], int], timesteps: int, recorded: Recorded
 ) -> list[tuple[torch.Tensor, Currents]]:
     """The current of every timestep, with all its gates, and its origin."""
     parts: dict[int, dict[int, torch.Tensor]] = {}
@@ -350,11 +382,32 @@ def _by_time(
         t, gate = time(read), read.of.index if isinstance(read.of, Gate) else 0
         parts.setdefault(t, {})[gate] = read.tensor
         origins[t] = core_of(read)
+    for t in range(1 + max(parts), timesteps):
+        if (last := _left_over(origins[t - 1], parts[t - 1], t, timesteps, recorded)) is not None:
+            parts[t], origins[t] = {0: last[0]}, last[1]
     missing = [t for t in range(timesteps) if t not in parts]
     if missing or len(parts) > timesteps:
-        raise refusal(f"{where} read no current in timestep {missing[0] if missing else timesteps} of {timesteps}")
+        raise refusal(
+            f"{where} read no current in timestep {missing[0] if missing else timesteps} of {timesteps}; nearest: a "
+            "loop over all of them"
+        )
     whole = (torch.cat([parts[t][gate].detach() for gate in sorted(parts[t])], dim=-1) for t in range(timesteps))
     return [(tensor, origins[t]) for t, tensor in enumerate(whole)]
+
+
+def _left_over(
+    origin: Currents, parts: dict[int, torch.Tensor], t: int, timesteps: int, recorded: Recorded
+) -> tuple[torch.Tensor, Product] | None:
+    """The current of a timestep, and its origin, that a product made with all others and nobody reads, as the last if
+    states are made of what was before. parts: those of the timestep before. None: there is none."""
+    before = torch.cat([parts[gate] for gate in sorted(parts)], dim=-1)
+    for product, whole, version in recorded.currents:
+        if getattr(origin, "weight", "") != product.weight or not is_in_time(product) or whole._version != version:
+            continue
+        for axis in range(whole.ndim if timesteps in whole.shape else 0):
+            if whole.shape[axis] == timesteps and torch.equal(whole.select(axis, t - 1), before):
+                return whole.select(axis, t), timestep_of(product, t, timesteps)  # type: ignore[return-value]
+    return None
 
 
 def _checked(
@@ -413,7 +466,7 @@ def _as_rows(tensor: torch.Tensor, samples: int, columns: int) -> np.ndarray | N
     if found.size == samples * columns:
         return found.reshape(samples, columns)
     if found.size == 1 or (found.ndim == 1 and found.size == columns):
-        return np.broadcast_to(found, (samples, columns))
+        return np.broadcast_to(found, (samples, columns)).copy()
     return None
 
 

@@ -112,6 +112,7 @@ class Recorder(ProductRecorder):
         self.example: torch.Tensor | None = None  # of all timesteps
         self.names = {id(each): name for name, each in module.named_modules()}
         self._inside = 0
+        self._chosen: dict[Made, Made] = {}  # of some neurons, and where that is
         self._drawn: set[int] = set()  # ids of tensors that hold random numbers
         _check_tied(module)
         self.logits: dict[int, torch.Tensor] = {}  # of samples, by id of the log_softmax made of them
@@ -179,6 +180,8 @@ class Recorder(ProductRecorder):
             return
         if name == "log_softmax" and made.ndim == 2 and (kwargs.get("dim", None) or [*args, None][1]) in (1, -1):
             self.logits[id(made)] = args[0]
+        if name == "__getitem__" and (chosen := self._taken_where(*args)) is not None:
+            return self.mark(made, chosen)
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
             return self._keep(args[0], made, known[0])
         if name in TURNS_IN_PLACE:
@@ -293,7 +296,7 @@ class Recorder(ProductRecorder):
         """A number that is written where something is the case, or a timestep into a tensor of all of them."""
         origin, held = self.origin(part), self.origin(before)
         chosen = isinstance(self.origin(index), Made) and index.shape == into.shape
-        if chosen and (not isinstance(part, torch.Tensor) or not part.ndim):
+        if chosen and (not isinstance(part, torch.Tensor) or not part.ndim or self._is_chosen(origin, index)):
             found = self._element_by_element("where", (index, part, before), {}, into)
             return self.mark(into, found.hold(into) if found else self._unread("__setitem__", held))
         image = isinstance(origin, Input) and origin.entry is None
@@ -306,6 +309,27 @@ class Recorder(ProductRecorder):
             return self.mark(into, Input() if shown else _in_every_timestep(tuple(others)))
         if held is not None and not isinstance(held, FunctionResult):
             self.mark(into, self._unread("__setitem__", held))
+
+    def _taken_where(self, whole: Any, index: Any) -> Made | None:
+        """Values of neurons where something is the case: all of them, until they are written there again."""
+        at = self.origin(index)
+        if not isinstance(at, Made) or index.dtype != torch.bool or index.shape != whole.shape:
+            return None
+        of = self._operand(whole)
+        if not isinstance(of, (Made, float)):
+            return None
+        made = self._made("__getitem__", TIMES, 1.0, of)
+        self._chosen[made] = at
+        return made
+
+    def _is_chosen(self, origin: Origin | None, index: Any) -> bool:
+        """Whether it is made of values that were taken where the index says, and of numbers."""
+        if not isinstance(origin, Made):
+            return False
+        if at := self._chosen.get(origin):
+            return at is self.origin(index)
+        of = [each for each in origin.args if not isinstance(each, float)]
+        return bool(of) and all(isinstance(each, Made) and self._is_chosen(each, index) for each in of)
 
     def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
         """The same values, or a timestep or a share of the columns of them."""

@@ -198,11 +198,16 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
                 places = (held, getattr(held.get("self"), "__dict__", {}))
                 origin.name = next((key for place in places for key, value in place.items() if value is arg), "")
 
-    def _spike(self, where: str, function: Any, given: Any, made: Any, key: Any) -> None:
-        """A function with a gradient of its own, of one tensor, which steps from 0 to 1; key: what tells it apart."""
+    def _step(self, key: Any, *functions: Any) -> Step | None:
+        """The step that functions with gradients of their own all are; key: what tells them apart from others."""
         if key not in self._steps:
-            self._steps[key] = step_of(function)
-        of, step = self._operand(given), self._steps[key]
+            found = [*map(step_of, functions)]
+            self._steps[key] = found[0] if found.count(found[0]) == len(found) else None
+        return self._steps[key]
+
+    def _spike(self, where: str, step: Step | None, given: Any, made: Any) -> None:
+        """A function with a gradient of its own, of one tensor, which steps from 0 to 1."""
+        of = self._operand(given)
         if isinstance(of, (Made, Read)) and step is not None:
             self._name([given])
             spike = self._made(where, "spike", self._just_below(of) if step.at else of, step=step)

@@ -29,6 +29,7 @@ from mimdsim.frameworks.origins import (
     Product,
     Slice,
     Sum,
+    each_in,
     is_in_time,
     parts_of,
     terms_of,
@@ -138,7 +139,8 @@ def _is_mixed(others: list[Any]) -> bool:
     """Whether no layer adds this up by weights of its own."""
     products = _only_products(others)
     alone = any(each.norm or each.convolution or each.delays for each in products)
-    return (alone and len(products) > 1) or (len(products) < len(others) and all(map(_is_sent, others)))
+    several = len({each.weight for each in products}) > 1  # not one in several timesteps
+    return (alone and several) or (len(products) < len(others) and all(map(_is_sent, others)))
 
 
 def _is_sent(origin: Any) -> bool:
@@ -149,22 +151,16 @@ def _is_sent(origin: Any) -> bool:
     return spikes or isinstance(origin, (Input, Product)) or (isinstance(origin, Made) and origin.op == "spike")
 
 
-def _products_in(origin: Any) -> Iterator[Product]:
-    """The products that something is made of, without neurons between."""
-    if isinstance(origin, Product):
-        yield origin
-    if isinstance(origin, (Product, Joined, Gate, FunctionResult, *THROUGH)):
-        for each in parts_of(origin):
-            yield from _products_in(each)
+def _products_in(*origins: Any) -> Iterator[Product]:
+    """The products that these are made of, without neurons between."""
+    every = each_in((Product, Joined, Gate, FunctionResult, *THROUGH), *origins)
+    return (each for each in every if isinstance(each, Product))
 
 
 def _inside(origin: Any, through: tuple[type, ...]) -> Iterator[Product]:
     """The products that another one, or a pool, reads; through: what adds products up, or gathers them."""
-    if isinstance(origin, through):
-        for each in parts_of(origin):
-            yield from _inside(each, through)
-    else:
-        yield from _products_in(origin.of if isinstance(origin, Product) else origin)
+    ends = (each for each in each_in(through, origin) if not isinstance(each, through))
+    return _products_in(*(each.of if isinstance(each, Product) else each for each in ends))
 
 
 def _form(product: Product) -> Product:

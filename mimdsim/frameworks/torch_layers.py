@@ -585,7 +585,9 @@ def returned_by(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
 def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
     found = returned_by(recorded, last)
     if not found:
-        raise refusal(f"the module does not return what its last layer, '{last.calls.name}', sent")
+        of_it = (each for each in recorded.unread if any(isinstance(of, (LayerOutput, Made)) for of in each.of))
+        made = next((f", but what '{each.by.strip('_')}' made of it" for each in of_it), "")
+        raise refusal(f"the module does not return what its last layer, '{last.calls.name}', sent{made}")
     mixed = sorted({name for name, _ in sources_in(found[0])} - {last.calls.name})
     if mixed:
         raise refusal(

@@ -141,8 +141,10 @@ class Classes:
     """The values that the last output of a component is made of, each with that of the timestep before: `places` of
     values, `latest` of every class."""
 
-    def __init__(self, root: Made, before: Made, constant: set[Made]):
-        """constant: what is made of parameters and numbers alone. Raises LookupError where both are made otherwise."""
+    def __init__(self, root: Made, before: Made, constant: set[Made], line: list[Made]):
+        """constant: what is made of parameters and numbers alone; line: outputs from the root back, which may be read
+        several timesteps later. Raises LookupError where both are made otherwise."""
+        outputs = {made: Place(0, age) for age, made in enumerate(line) if age > 1}
         self.constant = constant
         self.places: dict[Made, Place] = {}
         self.latest: list[Made] = []
@@ -152,13 +154,13 @@ class Classes:
             twin = waiting.pop(made)
             if len(self.latest) > MOST_CLASSES or not isinstance(twin, Made):
                 raise LookupError
-            known = self.places.get(made)
+            known = self.places.get(made) or outputs.get(made)
             place = known or Place(len(self.latest), 0)
+            self.places[made] = place
             if self.places.setdefault(twin, Place(place.kind, place.age + 1)) != Place(place.kind, place.age + 1):
                 raise LookupError
             if known:
                 continue
-            self.places[made] = place
             self.latest.append(made)
             if (made.op, made.step, len(made.args)) != (twin.op, twin.step, len(twin.args)):
                 raise LookupError
@@ -228,7 +230,8 @@ class LayerTimes:
         while left:
             root = left[-1]
             earlier = [each for each in reversed(component.members) if each.number < root.number and each.op == root.op]
-            classes = next(filter(None, (self._classes(root, each) for each in earlier[:MOST_CLASSES])), None)
+            tried = (self._classes(root, each, left) for each in earlier[:MOST_CLASSES])
+            classes = next(filter(None, tried), None)
             if classes is None:
                 raise refusal(
                     f"{self.where}: {said}"
@@ -242,11 +245,15 @@ class LayerTimes:
             left = [each for each in left if each not in line]
         return found
 
-    def _classes(self, root: Made, before: Made) -> Classes | None:
-        try:
-            return Classes(root, before, self.constant)
-        except LookupError:
-            return None
+    def _classes(self, root: Made, before: Made, roots: list[Made]) -> Classes | None:
+        """roots: of all kinds, latest last."""
+        alike = [each for each in roots if (each.op, each.by) == (root.op, root.by) and each.number <= root.number]
+        for line in (alike[::-1], list[Made]()) if alike[-2:-1] == [before] else ([],):
+            try:
+                return Classes(root, before, self.constant, line)
+            except LookupError:
+                continue
+        return None
 
     def _line(self, roots: list[Made]) -> list[Made]:
         """Those of one kind, latest first; the first timesteps may be made of less."""
@@ -254,7 +261,7 @@ class LayerTimes:
         for each in reversed(roots[:-1]):
             if (each.op, each.by) != (line[0].op, line[0].by):
                 continue
-            if self._classes(line[-1], each) is not None:
+            if self._classes(line[-1], each, roots) is not None:
                 line.append(each)
             else:
                 others.append(each)
@@ -270,8 +277,8 @@ class LayerTimes:
         waiting: list[tuple[int, Operand, int]] = [(0, made, times[0] - age) for made, age in line.items()]
         while waiting:
             kind, made, t = waiting.pop()
-            if t == -1 and isinstance(made, float):
-                begins[kind] = made
+            if t == -1 and isinstance(number := self._number(made), float):
+                begins[kind] = number
             of = classes.latest[kind]
             learns = t >= 0 and isinstance(made, Made) and made not in self.constant
             if learns and (made.op == "detach") != (of.op == "detach"):  # type: ignore[union-attr]
@@ -299,6 +306,12 @@ class LayerTimes:
             if torch.allclose(again, torch.tensor(begins[kind]).double()):
                 del kept[kind]
         return found, kept
+
+    def _number(self, made: Operand) -> Operand:
+        """The one number that parameters which are not learned made, if they did."""
+        held = made.values if isinstance(made, Made) and made in self.constant else None
+        found = constant_of(held) if held is not None and not held.requires_grad else made
+        return found if isinstance(found, float) else made
 
     def _before(self, classes: Classes, made: Made, begins: dict[int, float], within: tuple[Made, ...] = ()) -> Any:
         """What an operation makes of what states begin with, and without currents; that of itself may be no number."""
@@ -383,6 +396,10 @@ class Own:
     def is_sum(self, read: Read) -> bool:
         """Whether a current is a sum over the layer's own outputs alone."""
         return all(each.weight in self.weights for each in products_of(read))
+
+    def is_silent(self, read: Read) -> bool:
+        """Whether such a sum is over zeros, before there are outputs."""
+        return self.is_sum(read) and all(self._of(each) is None for each in products_of(read))
 
     def age(self, read: Read) -> int:
         """That of the outputs which such a sum is over."""

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from mimdsim.base.errors import MappingError, shortened, suggest
-from mimdsim.graph import cells
+from mimdsim.graph import cells, elementwise
 from mimdsim.graph.cells import OUTPUT, CellModel, Equations, Term
 from mimdsim.graph.neuron_parts import Parameter
 
@@ -115,6 +117,14 @@ def _read(text: str) -> Equation:
     return Equation(name, made)
 
 
+def _of_numbers(name: str, x: float, *more: float) -> float:
+    """What a function makes of numbers, of which there is no gradient."""
+    if name == "clamp":
+        return min(max(x, more[0]), more[1])
+    known = elementwise.FUNCTIONS.get("exponential" if name == "exp" else name)
+    return float(known.value(np.array(x))) if known else x
+
+
 def evaluate(node: ast.expr, named: Callable[[str, bool], Any], functions: Any) -> Any:
     """The value of an expression; named: of a name, or of what it was in the timestep before."""
     if isinstance(node, ast.BinOp):
@@ -131,7 +141,12 @@ def evaluate(node: ast.expr, named: Callable[[str, bool], Any], functions: Any) 
         return float(node.value)  # type: ignore[arg-type]
     if isinstance(node, ast.Call):
         given = [evaluate(each, named, functions) for each in node.args]
-        return getattr(functions, ast.unparse(node.func))(*given)
+        name = ast.unparse(node.func)
+        if all(isinstance(each, float) for each in given):
+            if name == "spike":
+                raise MappingError(f"'{ast.unparse(node)}' is the spike of a number; it reads a value of every neuron")
+            return _of_numbers(name, *given)
+        return getattr(functions, name)(*given)
     if isinstance(node, ast.Subscript):
         return named(ast.unparse(node.value), True)
     assert isinstance(node, ast.Name)

@@ -14,7 +14,8 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, near
 
-# of "multi_gaussian": how much higher the middle bell is, how much wider the two beside it, and how far they stand off
+# of "multi_gaussian": how much higher the middle bell is, how much wider the two beside it, and how far they stand off,
+# which those of "double_gaussian" do not
 LIFTED, WIDER, ASIDE = 0.15, 6.0, math.sqrt(0.5)
 Shape = Callable[[np.ndarray, Any], np.ndarray]
 
@@ -61,6 +62,13 @@ def _multi_gaussian(x: np.ndarray, k: Any) -> np.ndarray:
     aside, wide = real(ASIDE) / k, k * real(1 / WIDER)
     beside = _gaussian(x - aside, wide) + _gaussian(x + aside, wide)
     result: np.ndarray = real(1 + LIFTED) * _gaussian(x, k) - real(LIFTED) * beside
+    return result
+
+
+def _double_gaussian(x: np.ndarray, k: Any) -> np.ndarray:
+    real = x.dtype.type
+    beneath = _gaussian(x, k * real(1 / WIDER))
+    result: np.ndarray = real(1 + LIFTED) * _gaussian(x, k) - real(2 * LIFTED) * beneath
     return result
 
 
@@ -140,6 +148,14 @@ SURROGATES = {
             slope=math.sqrt(2),
             source="1.15 N(x; 0, s) - 0.15 (N(x; s, 6 s) + N(x; -s, 6 s)), s = 1/(k sqrt(2)): Yin, Corradi & Bohte "
             "2021 (s = 0.5, times 0.5)",
+        ),
+        Surrogate(
+            name="double_gaussian",
+            derivative=_double_gaussian,
+            smooth=lambda x, k: (1 + LIFTED) * _smooth_gaussian(x, k) - 2 * LIFTED * _smooth_gaussian(x, k / WIDER),
+            slope=math.sqrt(2),
+            source="1.15 N(x; 0, s) - 0.3 N(x; 0, 6 s), s = 1/(k sqrt(2)): Higuchi, Kairat, Bohte & Otte 2024 "
+            "(s = 0.5, times 0.5)",
         ),
         Surrogate(
             name="exponential",

@@ -18,8 +18,10 @@ KINDS = (
     "gaussian",
     "multi_gaussian",
     "exponential",
+    "double_gaussian",
 )
-SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR, STRAIGHT_THROUGH, GAUSSIAN, MULTI_GAUSSIAN, EXPONENTIAL = range(9)
+SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR = range(5)
+STRAIGHT_THROUGH, GAUSSIAN, MULTI_GAUSSIAN, EXPONENTIAL, DOUBLE_GAUSSIAN = range(5, 10)
 # of the multi-Gaussian, as in graph/surrogates.py: how much higher, wider and aside its bells are
 LIFTED, WIDER, ASIDE = 0.15, 6.0, math.sqrt(0.5)
 
@@ -77,6 +79,9 @@ def surrogate(kind, x, slope, like):  # type: ignore[no-untyped-def]
         aside, wide = real(ASIDE) / slope, slope * real(1 / WIDER)
         beside = bell(x - aside, wide, real) + bell(x + aside, wide, real)
         return real(1 + LIFTED) * bell(x, slope, real) - real(LIFTED) * beside
+    if kind == DOUBLE_GAUSSIAN:
+        beneath = bell(x, slope * real(1 / WIDER), real)
+        return real(1 + LIFTED) * bell(x, slope, real) - real(2 * LIFTED) * beneath
     if kind == EXPONENTIAL:
         return slope * half * real(math.exp(-slope * abs(x)))
     return one

@@ -69,6 +69,14 @@ def written_into(v: Any, z: Any) -> Any:
     return v
 
 
+def taken(v: Any, z: Any, other: Any = None) -> Any:
+    """Values where it fired, of which something is made and written there."""
+    v, fired = v.clone(), z > 0
+    v[fired] = 0.5 * v[fired if other is None else other(z)] - 0.2 * torch.ones_like(v)[fired]
+    v[fired] -= 0.1
+    return v
+
+
 def refractory(module: Any, step: Any, spikes: Any) -> Any:
     """A count of timesteps, which are whole numbers."""
     left = spikes if not spikes.requires_grad else torch.where(spikes > 0, 2.0, (module.left - 1).clamp(min=0))
@@ -91,6 +99,7 @@ READ = {
     "gradients at limits": {"reset": lambda v, z: torch.clamp(v * (1 - z.clamp(0, 1)), min=0)},
     "none at limits": {"reset": lambda v, z: functions.hardtanh(v - z, 0.0, 1.0) - 0.1 * functions.relu6(z)},
     "written into it": {"reset": written_into},
+    "taken and written back": {"reset": taken},
     "divided by states": {"reset": lambda v, z: torch.sub(v, z, alpha=0.5) / (1 + z + v.abs())},
     "a bias by hand": {"current": biased},
     "refractory": {"current": refractory},
@@ -193,6 +202,7 @@ def normal(x: Any, mean: float, deviation: float) -> Any:
 SHAPES = {
     ("gaussian", 2.0, 0.4431135): lambda x: 0.5 * torch.exp(-4 * x * x),  # times sqrt(pi) / 4
     ("gaussian", 1.414214, 0.3): lambda x: 0.3 * normal(x, 0, 0.5),
+    ("double_gaussian", 1.414214, 0.5): lambda x: 0.5 * (1.15 * normal(x, 0.0, 0.5) - 0.3 * normal(x, 0.0, 3.0)),
     ("multi_gaussian", 1.414214, 0.5): lambda x: (
         0.5 * (1.15 * normal(x, 0, 0.5) - 0.15 * normal(x, 0.5, 3.0) - 0.15 * normal(x, -0.5, 3.0))
     ),
@@ -232,6 +242,19 @@ class OfTwo(torch.autograd.Function):  # type: ignore[misc]
         return gradient, None
 
 
+class Told(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    """A step whose gradient depends on something else that it reads."""
+
+    @staticmethod
+    def forward(ctx: Any, v: Any, since: Any) -> Any:
+        ctx.save_for_backward(since)
+        return (v > 0).to(v)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient * torch.exp(-ctx.saved_tensors[0]), None
+
+
 def hooked(v: Any, z: Any) -> Any:
     v.register_hook(lambda gradient: 0.5 * gradient)
     return v - z
@@ -258,6 +281,9 @@ REFUSED = {
     "make values that are off by 0.0009": {"start": torch.linspace(0.0, 0.001, zoo.HIDDEN)},
     "'softplus' of it is not read; what is: docs/pytorch.md": {"reset": lambda v, z: functions.softplus(v) - z},
     "'OfTwo' of it is not read": {"reset": OfTwo.apply},
+    "'Told' of it is not read": {"reset": lambda v, z: v - Told.apply(v - 1, z)},
+    "'setitem' of it is not read; what is": {"reset": lambda v, z: taken(v, z, lambda z: z > 0.5)},
+    "'cos' of it is not read": {"reset": lambda v, _: torch.cos(v) * torch.sin(v) * (v + 1) * v},  # 4^14 ways back
     "'half' of it is not read": {"reset": lambda v, z: v - z.half().to(v.dtype)},
     "'setitem' of it is not read": {"reset": lambda v, _: sliced(v)},
     "a hook acts on a gradient (register_hook)": {"reset": hooked},

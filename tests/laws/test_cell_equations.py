@@ -181,6 +181,18 @@ def test_what_is_no_equation_is_refused(said: str) -> None:
         cell_from_equations("own", (*texts, *more), {"alpha": 0.5}, {})
 
 
+def test_functions_of_numbers_are_numbers() -> None:
+    """Of which there is no gradient; a spike of one is refused."""
+    texts = "u = clamp(2, 0, 0.5) * u[t-1] + exp(0) * I - detach(3) * relu(0)", "output = spike(u - sigmoid(0))"
+    plain = "u = 0.5 * u[t-1] + I", "output = spike(u - 0.5)"
+    made, wanted = (linear_neuron_of(cell_from_equations("own", each, {}, {}), {}) for each in (texts, plain))
+    assert made == wanted
+    cell = cell_from_equations("own", ("u = tanh(u[t-1]) + I", "output = spike(u) * damp(2, 0.5)"), {}, {})
+    assert cell.equations is not None
+    with pytest.raises(MappingError, match=re.escape("'spike(0.5)' is the spike of a number")):
+        linear_neuron_of(cell_from_equations("own", ("u = spike(0.5)", "output = spike(I - u)"), {}, {}), {})
+
+
 def test_any_text_is_read_or_refused() -> None:
     """Nothing else is raised by text that is drawn from the letters of equations, and nothing is run."""
     draw = random.Random(3)

@@ -91,6 +91,7 @@ def spike_function(surrogate: str, slope: float, second: float = -np.inf) -> Any
         "straight_through": torch.ones_like,
         "gaussian": lambda x: slope / pi**0.5 * torch.exp(-((slope * x) ** 2)),
         "multi_gaussian": lambda x: 1.15 * bell(x, 0, 1) - 0.15 * (bell(x, 1, 6) + bell(x, -1, 6)),
+        "double_gaussian": lambda x: 1.15 * bell(x, 0, 1) - 0.3 * bell(x, 0, 6),
         "exponential": lambda x: slope / 2 * torch.exp(-slope * x.abs()),
     }
     assert set(shapes) == set(SURROGATES)

@@ -838,6 +838,190 @@ class JellyCells(nn.Module):  # type: ignore[misc]
         return self.fc(self.cells(x)[0][-1])
 
 
+class AllAtOnce(nn.Module):  # type: ignore[misc]
+    """Neurons as stork has them: currents are added to what is cleared in every timestep, and all states are made of
+    those of the timestep before. Two learned time constants are one number for the layer each, that of the adaptation
+    is one per neuron."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inp, self.rec = nn.Linear(INPUTS, HIDDEN, bias=False), nn.Linear(HIDDEN, HIDDEN, bias=False)
+        self.out = nn.Linear(HIDDEN, CLASSES, bias=False)
+        self.mem_scale, self.syn_scale = nn.Parameter(torch.randn(1)), nn.Parameter(torch.randn(1))
+        self.strength, self.ada_scale = nn.Parameter(torch.rand(HIDDEN)), nn.Parameter(torch.randn(HIDDEN))
+
+    def forward(self, x: Any) -> Any:
+        def none() -> Any:
+            return torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+
+        beta = torch.exp(-0.2 / (2 * torch.sigmoid(self.mem_scale)))
+        alpha = torch.exp(-0.4 / (2 * torch.sigmoid(self.syn_scale)))
+        rho = torch.exp(-0.1 / torch.sigmoid(self.ada_scale))
+        syn, mem, ada, sent = none(), none(), none(), none()
+        read, recorded = torch.zeros(x.shape[1], CLASSES, dtype=x.dtype), []
+        for step in x:
+            current = none()
+            current = current + self.inp(step)
+            current = current + self.rec(sent)
+            read = 0.8 * read + self.out(sent)
+            recorded.append(read)
+            fired = SurrogateSpike.apply(mem - 0.2)
+            pulled = beta * mem + (1 - beta) * (syn - self.strength * ada)
+            ada = rho * ada + (1 - rho) * sent
+            mem, syn, sent = pulled * (1 - fired.detach()), alpha * syn + current, fired
+        return torch.stack(recorded)
+
+
+class CurrentMadeOnce(nn.Module):  # type: ignore[misc]
+    """An image goes through a convolution before the timesteps, as in direct coding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pool, self.fc = nn.Conv2d(1, 4, 3, padding=1), nn.AvgPool2d(2), nn.Linear(64, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        current = self.conv(x)
+        mem, summed = torch.zeros_like(current), 0
+        for _ in range(TIMESTEPS):
+            mem = 0.9 * mem + current
+            spk = SurrogateSpike.apply(mem - 1)
+            mem = mem - spk.detach()
+            summed = summed + self.fc(self.pool(spk).flatten(1))
+        return summed / TIMESTEPS
+
+
+class SinceLastSpike(torch.autograd.Function):  # type: ignore[misc]
+    """It is told when a neuron last fired, and does not use it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, _since: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).to(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return grad * 0.3 * torch.clamp(1 - x.abs(), min=0), None
+
+
+class LastSpikes(nn.Module):  # type: ignore[misc]
+    """Neurons of Rathi et al. 2020, whose surrogate reads two tensors; the last layer adds up what it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(INPUTS, HIDDEN, bias=False), nn.Linear(HIDDEN, CLASSES, bias=False)
+        self.limit, self.leak = torch.tensor(1.0), torch.tensor(0.95)
+
+    def forward(self, x: Any) -> Any:
+        mem, summed = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype), torch.zeros(x.shape[1], CLASSES, dtype=x.dtype)
+        last = torch.full_like(mem, -1000)
+        for t, step in enumerate(x):
+            over = mem / self.limit - 1.0
+            spk = SinceLastSpike.apply(over, t - 1 - last)
+            last = last.masked_fill(spk.bool(), t - 1)
+            mem = self.leak * mem + self.fc1(step) - self.limit * (over > 0).to(x.dtype)
+            summed = summed + self.fc2(spk)
+        return summed
+
+
+class Refractory(nn.Module):  # type: ignore[misc]
+    """Neurons as Perez-Nieves et al. 2021 write them: every timestep makes the states of the next, of which the last
+    are not made; resets and timesteps to rest are written where there are spikes; time constants are learned."""
+
+    def __init__(self, rest: float = 2.0):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(INPUTS, HIDDEN, bias=False), nn.Linear(HIDDEN, CLASSES, bias=False)
+        self.alpha, self.beta = (nn.Parameter(torch.empty(1, HIDDEN).uniform_(0.5, 0.9)) for _ in range(2))
+        self.register_buffer("thr", torch.empty(1, HIDDEN).uniform_(0.4, 0.6))
+        self.rest = rest
+
+    def forward(self, x: Any) -> Any:
+        current = self.fc1(x)
+        syn, mem, left = (torch.zeros(x.shape[0], HIDDEN, dtype=x.dtype) for _ in range(3))
+        sent = [mem]
+        for t in range(x.shape[1] - 1):
+            over = mem - self.thr
+            spk, reset = SurrogateSpike.apply(over), torch.zeros_like(mem)
+            fired = over > 0
+            reset[fired] = torch.ones_like(mem)[fired]
+            left[fired] = self.rest * torch.ones_like(mem)[fired]
+            free = (left < 1.0).to(x.dtype)
+            mem = (self.beta * mem + (1 - self.beta.detach()) * syn - reset * self.thr) * free
+            left[left > 0.0] -= 1.0
+            syn = self.alpha * syn + current[:, t]
+            sent.append(spk)
+        potential, read = torch.zeros(x.shape[0], CLASSES, dtype=x.dtype), []
+        read.append(potential)
+        current = self.fc2(torch.stack(sent, 1))
+        for t in range(x.shape[1] - 1):
+            potential = 0.9 * potential + current[:, t]
+            read.append(potential)
+        return torch.stack(read, 1)
+
+
+class HalfCharged(nn.Module):  # type: ignore[misc]
+    """Neurons of networks converted as by Bu et al. 2022: potentials begin at half of the threshold, by which spikes
+    are multiplied; timesteps lie along the axis of samples between layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.threshold = nn.Parameter(torch.tensor([1.5]), requires_grad=False)
+
+    def forward(self, x: Any) -> Any:
+        current = self.fc1(x.flatten(0, 1)).view(*x.shape[:2], HIDDEN)
+        mem, sent = 0.5 * self.threshold.data, []
+        for each in current:
+            mem = mem + each
+            spk = SurrogateSpike.apply(mem - self.threshold) * self.threshold
+            mem = mem - spk
+            sent.append(spk)
+        return self.fc2(torch.stack(sent).flatten(0, 1)).view(*x.shape[:2], CLASSES).mean(0)
+
+
+class TwoBells(torch.autograd.Function):  # type: ignore[misc]
+    """A step whose gradient is a bell less a wide one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).to(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        narrow, wide = (torch.exp(-((x / s) ** 2) / 2) / (s * (2 * torch.pi) ** 0.5) for s in (0.5, 3.0))
+        return grad * 0.5 * (1.15 * narrow - 0.3 * wide)
+
+
+class Resonators(nn.Module):  # type: ignore[misc]
+    """Harmonic resonate-and-fire neurons (Higuchi et al. 2024): their frequency and damping are learned, a refractory
+    state raises the threshold and damps. The input and their own spikes are side by side."""
+
+    def __init__(self, dt: float = 0.05) -> None:
+        super().__init__()
+        self.inp, self.out = nn.Linear(INPUTS + HIDDEN, HIDDEN, bias=False), nn.Linear(HIDDEN, CLASSES, bias=False)
+        self.a = nn.Parameter(torch.empty(HIDDEN).uniform_(5.0, 10.0))  # of the frequency
+        self.b = nn.Parameter(torch.empty(HIDDEN).uniform_(0.1, 1.0))
+        self.k = nn.Parameter(torch.empty(CLASSES).normal_(5.0, 1.0))  # timesteps of the read-out
+        self.dt = dt
+
+    def forward(self, x: Any) -> Any:
+        z, u, v, q = (torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype) for _ in range(4))
+        read, recorded = torch.zeros(x.shape[1], CLASSES, dtype=x.dtype), []
+        for step in x:
+            current, omega = self.inp(torch.cat((step, z), dim=1)), self.a.abs()
+            b = omega.square().mul(0.005) + self.b.abs() + q
+            v = v + u.mul(self.dt)
+            u = u + current.mul(self.dt) - b.mul(u).mul(2 * self.dt) - torch.square(omega).mul(v).mul(self.dt)
+            z = TwoBells.apply(u - 0.1 - q)
+            q = q.mul(0.9) + z
+            leak = torch.exp(-1 / self.k.abs())
+            read = read * leak + self.out(z) * (1 - leak)
+            recorded.append(read)
+        return torch.stack(recorded)
+
+
 @torch.jit.script
 def _decayed(v: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
     return 0.9 * v + current
@@ -2535,6 +2719,22 @@ ZOO: dict[str, TorchNetwork] = {
         batch_first=True, sample=(2, 8, 8), scale=1.0,
     ),
     "cells written out: LSTM with peepholes": TorchNetwork(make=Peephole, loss="", judge=of_counts, scale=2.0),
+    "neurons written out: all states of those before, as stork has them": TorchNetwork(
+        make=AllAtOnce, loss="ce_max_membrane_loss", judge=of_membrane, scale=4.0
+    ),
+    "neurons written out: a current that is made once": TorchNetwork(
+        make=CurrentMadeOnce, loss="", judge=of_counts, sample=(1, 8, 8), input="image", scale=2.0
+    ),
+    "neurons written out: a surrogate that is told of more": TorchNetwork(make=LastSpikes, loss="", judge=of_counts),
+    "neurons written out: refractory, written where there are spikes": TorchNetwork(
+        make=Refractory, loss="ce_max_membrane_loss", judge=of_highest_of_samples, batch_first=True, scale=4.0
+    ),
+    "neurons written out: potentials that begin half charged": TorchNetwork(
+        make=HalfCharged, loss="", judge=of_counts
+    ),
+    "neurons written out: resonate and fire": TorchNetwork(
+        make=Resonators, loss="ce_max_membrane_loss", judge=of_membrane, scale=3.0
+    ),
     "neurons written out: step by step": TorchNetwork(make=StepByStep, loss="", judge=of_counts, single=True),
 }  # fmt: skip
 
