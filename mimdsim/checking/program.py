@@ -30,8 +30,9 @@ from mimdsim.execution import Executor
 from mimdsim.execution.cost_lower_bound import excess_flops
 from mimdsim.execution.scratch import KINDS, undefine
 from mimdsim.execution.strict import strict_steps
-from mimdsim.graph import SpikingNetwork, interpret
-from mimdsim.graph.names import spikes_of
+from mimdsim.graph import Graph, SpikingNetwork, interpret
+from mimdsim.graph.losses import softmax
+from mimdsim.graph.names import LABELS, spikes_of
 from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Finding, ratio_of
@@ -40,6 +41,7 @@ from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.workload import Workload, network_of
 
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
+CERTAIN = 1e-3  # a label is less likely than 1 by no more: its gradient is what rounding leaves of the difference
 MOST_SHARED = 256  # samples that are checked, so that some tile has two
 MOST_DRAWN = 20  # times, until no potential is as near as that
 FEWEST_NORMALISED = (
@@ -215,15 +217,20 @@ def _drawn(
     compiled: Compiled, draw: Draw, wanted: set[str], sizes: dict[str, float]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any], Trace]:
     """Inputs, and what the interpreter makes of them; drawn again where rounding could decide who fires, of which those
-    are taken whose potentials stay furthest from their thresholds."""
+    are taken whose potentials stay furthest from their thresholds. No label is one that the network is certain of."""
     graph, network = compiled.graph, compiled.network
     partial, terms, thresholds = gradients_at_ids(graph), terms_of_sums(graph), rounded_potentials(network, graph)
     best: tuple[dict[str, np.ndarray], dict[str, Any], Trace] | None = None
     for again in range(MOST_DRAWN):
         inputs = drawn_inputs(network, replace(draw, again=again), sizes)
-        spikes = Counter(dict.fromkeys((spikes_of(layer.name) for layer in network.layers), 0))
-        trace = Trace(wanted, partial, terms, spikes, thresholds=thresholds)
-        meaning = interpret(graph, graph_inputs(graph, inputs), trace)
+        for _ in range(2):
+            spikes = Counter(dict.fromkeys((spikes_of(layer.name) for layer in network.layers), 0))
+            trace = Trace(wanted, partial, terms, spikes, thresholds=thresholds)
+            meaning = interpret(graph, graph_inputs(graph, inputs), trace)
+            labels = _uncertain(graph, meaning, inputs[LABELS])
+            if np.array_equal(labels, inputs[LABELS]):
+                break
+            inputs[LABELS] = labels
         if best is None or trace.closest > best[2].closest:
             best = inputs, meaning, trace
         if trace.closest > NEAR:
@@ -232,6 +239,17 @@ def _drawn(
     for name, value in best[1].items():
         best[2].note(name, value)
     return best
+
+
+def _uncertain(graph: Graph, meaning: dict[str, Any], labels: np.ndarray) -> np.ndarray:
+    """The labels, and the least likely class where the network is certain of one, in any timestep that is judged."""
+    loss = next((op for op in graph.operations if op.kind == "cross_entropy"), None)
+    if loss is None:
+        return labels
+    likely = softmax(np.float64(meaning[loss.inputs[0]]) * loss.attributes.scale)
+    most = likely.reshape(-1, *likely.shape[-2:]).max(axis=0)
+    certain = most[np.arange(labels.size), labels] > 1 - CERTAIN
+    return np.where(certain, most.argmin(axis=-1), labels).astype(labels.dtype)
 
 
 def _values_failed(text: str, draw: int) -> Finding:

@@ -13,7 +13,7 @@ from networks import ADAM, compiled, machine, small_network
 
 from mimdsim.checking.comparison import wrong_elements, wrong_output
 from mimdsim.checking.lockstep import terms_of_sums
-from mimdsim.checking.program import Finding, check_values
+from mimdsim.checking.program import Finding, _uncertain, check_values
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.compiler import Compiled
 from mimdsim.execution import Executor
@@ -215,3 +215,15 @@ def test_sums_that_cancel_are_held_against_their_terms() -> None:
     assert wrong_elements(off, expected).all()
     assert not wrong_elements(off, expected, term=1e-3).any()
     assert wrong_elements(off, expected, term=1e-6).all()
+
+
+def test_no_sample_has_a_label_that_the_network_is_certain_of() -> None:
+    """Its gradient would be what rounding leaves of a probability less 1."""
+    graph = made().graph
+    (loss,) = (op for op in graph.operations if op.kind == "cross_entropy")
+    scores = np.array([[90.0, 2.0, 1.0], [0.2, 0.1, 0.3], [1.0, 90.0, 0.0]]) / loss.attributes.scale
+    labels = np.array([0, 0, 2], np.int32)
+    for shape in ((3, 3), (1, 3, 3)):  # of a reading, and timestep by timestep
+        found = _uncertain(graph, {loss.inputs[0]: scores.reshape(shape)}, labels)
+        np.testing.assert_array_equal(found, [2, 0, 2])
+        assert found.dtype == labels.dtype
