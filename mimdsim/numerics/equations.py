@@ -17,11 +17,11 @@ KINDS = (
     "straight_through",
     "gaussian",
     "multi_gaussian",
-    "exponential",
     "double_gaussian",
+    "exponential",
 )
 SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR = range(5)
-STRAIGHT_THROUGH, GAUSSIAN, MULTI_GAUSSIAN, EXPONENTIAL, DOUBLE_GAUSSIAN = range(5, 10)
+STRAIGHT_THROUGH, GAUSSIAN, MULTI_GAUSSIAN, DOUBLE_GAUSSIAN, EXPONENTIAL = range(5, 10)
 # of the multi-Gaussian, as in graph/surrogates.py: how much higher, wider and aside its bells are
 LIFTED, WIDER, ASIDE = 0.15, 6.0, math.sqrt(0.5)
 
