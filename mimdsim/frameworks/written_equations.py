@@ -275,8 +275,12 @@ class LayerTimes:
         found: dict[tuple[int, int], torch.Tensor] = {}
         begins: dict[int, float] = {}
         waiting: list[tuple[int, Operand, int]] = [(0, made, times[0] - age) for made, age in line.items()]
+        seen: set[tuple[int, int, int]] = set()  # also of values that are not held, which many others may be made of
         while waiting:
             kind, made, t = waiting.pop()
+            if (kind, t, id(made)) in seen:
+                continue
+            seen.add((kind, t, id(made)))
             if t == -1 and isinstance(number := self._number(made), float):
                 begins[kind] = number
             of = classes.latest[kind]
