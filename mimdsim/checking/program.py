@@ -41,7 +41,7 @@ from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.workload import Workload, network_of
 
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
-CERTAIN = 1e-3  # a label is less likely than 1 by no more: its gradient is what rounding leaves of the difference
+CERTAIN = 1e-3  # assumed; a probability this near to 1 leaves little but rounding of p - 1, its sample's gradient
 MOST_SHARED = 256  # samples that are checked, so that some tile has two
 MOST_DRAWN = 20  # times, until no potential is as near as that
 FEWEST_NORMALISED = (

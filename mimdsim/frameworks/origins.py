@@ -418,16 +418,21 @@ def votes_in(origin: Origin | None) -> int:
     return max(getattr(each, "votes", 1) for each in each_in((FunctionResult, Sum), origin))
 
 
-def with_votes(origin: Any) -> Any:
-    """What is returned, where a pool of adjacent neurons, which are no planes, is a vote."""
+def with_votes(origin: Any, known: dict[int, Any] | None = None) -> Any:
+    """What is returned, where a pool of adjacent neurons, which are no planes, is a vote. known: what was made so, by
+    id, of what others are made of as well."""
+    known = {} if known is None else known
+    if isinstance(origin, (FunctionResult, Sum)):
+        if id(origin) not in known:
+            known[id(origin)] = with_parts(origin, lambda part: with_votes(part, known))
+        return known[id(origin)]
     if isinstance(origin, Pooled):
         (_, each), planes = origin.pool.window.kernel, origin.planes
         apart = origin.pool.window == Window(kernel=(1, each), stride=(1, each)) and planes.width % each == 0
-        if origin.pool.kind == "max" or not apart or (planes.channels, planes.height) != (1, 1):
-            return origin
-        divisor = 1 / each if origin.pool.kind == "sum" else 1.0
-        return FunctionResult(by=VOTE, of=(origin.of,), divisor=divisor, votes=each)
-    return with_parts(origin, with_votes) if isinstance(origin, (FunctionResult, Sum)) else origin
+        if origin.pool.kind != "max" and apart and (planes.channels, planes.height) == (1, 1):
+            divisor = 1 / each if origin.pool.kind == "sum" else 1.0
+            return FunctionResult(by=VOTE, of=(origin.of,), divisor=divisor, votes=each)
+    return origin
 
 
 def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:

@@ -29,6 +29,7 @@ from mimdsim.frameworks.origins import (
     Product,
     Slice,
     Sum,
+    each_in,
     feeds_of,
     parts_of,
     sources_in,
@@ -52,10 +53,9 @@ READABLE = (
     "a layer reads spikes of others, side by side (torch.cat), added up, multiplied or by weights of their own, or the "
     "input, or one of these times a number above 0"
 )
-# what comes nearest to functions between layers
 _OF_PLANES = "nearest: planes that are added up, or a convolution of each (conv1(a) + conv2(b))"
 _ATTENTION = "nearest: a block without attention, which multiplies what layers send by each other"
-NEAREST = {
+NEAREST_FUNCTIONS = {  # to functions between layers
     **dict.fromkeys(("cat", "concat", "concatenate"), _OF_PLANES),
     **dict.fromkeys(("matmul", "bmm", "einsum", "scaled_dot_product_attention"), _ATTENTION),
     "relu": "nearest: spikes as they are; relu has no gradient where there is no spike",
@@ -431,7 +431,7 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
         return graph.Source(by=by, of=tuple(combination(name, weight, each, timesteps) for each in parts_of(of)))
     if not isinstance(of, (LayerOutput, Input)):
         reads = f"'{weight}' is multiplied by" if weight else f"layer '{name}' reads"
-        raise refusal(f"{reads} {_describe(of)}; {NEAREST.get(getattr(_unread_in(of), 'by', ''), READABLE)}")
+        raise refusal(f"{reads} {_describe(of)}; {NEAREST_FUNCTIONS.get(getattr(_unread_in(of), 'by', ''), READABLE)}")
     if isinstance(of, LayerOutput) and not of.spikes:
         raise refusal(f"layer '{name}' reads a state of '{of.layer}'; layers read spikes")
     if isinstance(of, LayerOutput) and of.layer == name:
@@ -565,16 +565,20 @@ def _is_unread(origin: Origin | None) -> bool:
 
 def functions_in(origin: Origin | None) -> set[str]:
     names = {Sum: "add", Combined: "mul", Pooled: "pool", Dropped: "dropout", Slice: "a slice"}
-    name = origin.by if isinstance(origin, FunctionResult) else names.get(type(origin), "")
-    name = "div" if isinstance(origin, FunctionResult) and origin.divisor != 1 else name  # or what it multiplies by
-    return {name}.union(*map(functions_in, parts_of(origin))) if name else set()
+    every = [*each_in((FunctionResult, *names), origin)]
+    found = {names[type(each)] for each in every if type(each) in names}
+    made = (each for each in every if isinstance(each, FunctionResult))
+    return found.union("div" if each.divisor != 1 else each.by for each in made)  # or what it multiplies by
 
 
-def divisor_of(origin: Origin | None) -> float:
-    """By what a module divides what it returns."""
-    if isinstance(origin, FunctionResult):
-        return origin.divisor * max(map(divisor_of, origin.of), default=1.0)
-    return 1.0
+def divisor_of(origin: Origin | None, known: dict[int, float] | None = None) -> float:
+    """By what a module divides what it returns. known: of functions that others are made of as well, by id."""
+    if not isinstance(origin, FunctionResult):
+        return 1.0
+    known = {} if known is None else known
+    if id(origin) not in known:
+        known[id(origin)] = origin.divisor * max((divisor_of(each, known) for each in origin.of), default=1.0)
+    return known[id(origin)]
 
 
 def returned_by(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:

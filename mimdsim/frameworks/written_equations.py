@@ -32,6 +32,7 @@ from mimdsim.frameworks.origins import (
     Product,
     Read,
     Slice,
+    each_in,
     feeds_of,
     parts_of,
     undropped,
@@ -45,14 +46,7 @@ MOST_CLASSES = 100
 
 def made_in(origins: list[Origin | None]) -> set[Made]:
     """What operations element by element made of it, before sums over time and the like."""
-    found, waiting = set(), list(origins)
-    while waiting:
-        origin = waiting.pop()
-        if isinstance(origin, Made):
-            found.add(origin)
-        elif isinstance(origin, (FunctionResult, Pooled, Dropped, Slice)):
-            waiting += parts_of(origin)
-    return found
+    return {each for each in each_in((FunctionResult, Pooled, Dropped, Slice), *origins) if isinstance(each, Made)}
 
 
 @dataclass(eq=False)
@@ -172,12 +166,17 @@ class Classes:
                     raise LookupError
 
 
-def _alike(one: Operand, other: Operand) -> bool:
-    """Whether operands of one operation are the same in two timesteps, but for the time."""
+def _alike(one: Operand, other: Operand, seen: set[tuple[Made, Made]] | None = None) -> bool:
+    """Whether operands of one operation are the same in two timesteps, but for the time. seen: pairs that were compared
+    or are being, since several operations may read one value."""
     if isinstance(one, Made):
         if not isinstance(other, Made) or (one.op, len(one.args)) != (other.op, len(other.args)):
             return False
-        return one is other or all(map(_alike, one.args, other.args))
+        seen = set() if seen is None else seen
+        if one is other or (one, other) in seen:
+            return True
+        seen.add((one, other))
+        return all(_alike(*pair, seen) for pair in zip(one.args, other.args, strict=True))
     if isinstance(one, Read):
         return isinstance(other, Read) and type(one.of) is type(other.of) and signature_of(one) == signature_of(other)
     return not isinstance(other, (Made, Read)) and np.array_equal(one, other)
@@ -317,20 +316,38 @@ class LayerTimes:
         found = constant_of(held) if held is not None and not held.requires_grad else made
         return found if isinstance(found, float) else made
 
-    def _before(self, classes: Classes, made: Made, begins: dict[int, float], within: tuple[Made, ...] = ()) -> Any:
+    def _before(self, classes: Classes, made: Made, begins: dict[int, float]) -> Any:
         """What an operation makes of what states begin with, and without currents; that of itself may be no number."""
+        known: dict[Made, torch.Tensor] = {}  # what is made of nothing that it is within
+        within: list[Made] = []
+        cut = 0
 
         def value(arg: Operand) -> torch.Tensor:
+            nonlocal cut
             kind = classes.places[arg].kind if isinstance(arg, Made) and arg not in self.constant else -1
-            if isinstance(arg, Made) and kind not in begins and arg not in within:
-                return self._before(classes, classes.latest[kind] if kind >= 0 else arg, begins, (*within, arg))
+            if isinstance(arg, Made) and kind not in begins:
+                if arg in known:
+                    return known[arg]
+                if arg not in within:
+                    before = cut
+                    within.append(arg)
+                    result = of(classes.latest[kind] if kind >= 0 else arg)
+                    within.pop()
+                    if cut == before:
+                        known[arg] = result
+                    return result
+                cut += 1
             plain = arg.tensor if isinstance(arg, Read) and not is_current(arg) else begins.get(kind, 0.0)
             return torch.as_tensor(plain if isinstance(arg, (Made, Read)) else arg).detach().double()
 
-        given = [value(arg) for arg in made.args]
-        if made.op == "spike":
-            return (given[0] > (made.step.threshold if made.step else 0)).double()
-        return VALUES[made.op](*given)
+        def of(made: Made) -> torch.Tensor:
+            given = [value(arg) for arg in made.args]
+            if made.op == "spike":
+                return (given[0] > (made.step.threshold if made.step else 0)).double()
+            result: torch.Tensor = VALUES[made.op](*given)
+            return result
+
+        return of(made)
 
     def times(self, classes: Classes, own: Own, earliest: float) -> list[int]:
         """When the latest of every class is made, as early as can be; of the last output there is an earliest."""

@@ -361,3 +361,33 @@ def test_a_module_that_pytorch_cannot_train_is_said_to_be_its_own() -> None:
 
     with pytest.raises(MimdsimError, match="the module itself raises RuntimeError in its backward pass: one of the"):
         frameworks.from_torch(Changed(), torch.ones(zoo.TIMESTEPS, 2, zoo.INPUTS))
+
+
+class SharedValues(nn.Module):  # type: ignore[misc, name-defined]
+    """Each value is read twice by the next function, so that there are 2**28 paths from the last to the first."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.first, self.second, self.where = nn.Linear(6, 8), nn.Linear(8, 4), where
+
+    def at(self, where: str, value: Any) -> Any:
+        for _ in range(28 if where == self.where else 0):
+            value = value * torch.sigmoid(value)
+        return value
+
+    def forward(self, x: Any) -> Any:
+        v, total = torch.zeros(x.shape[1], 8), 0
+        for step in x:
+            v = self.at("state", 0.5 * v) + self.first(self.at("input", step))
+            total = total + self.at("output", self.second(self.at("between", torch.sigmoid(v))))
+        return self.at("end", total)
+
+
+@pytest.mark.parametrize("where", ["state", "input", "between", "output", "end"])
+def test_what_several_functions_read_is_followed_once(where: str) -> None:
+    spikes = (torch.rand(4, 3, 6) < 0.4).float()
+    if where in ("state", "output"):
+        assert frameworks.from_torch(SharedValues(where), spikes).data.timesteps == 4
+    else:
+        with pytest.raises(MimdsimError):
+            frameworks.from_torch(SharedValues(where), spikes)
