@@ -324,12 +324,18 @@ class Recorder(ProductRecorder):
 
     def _is_chosen(self, origin: Origin | None, index: Any) -> bool:
         """Whether it is made of values that were taken where the index says, and of numbers."""
-        if not isinstance(origin, Made):
-            return False
-        if at := self._chosen.get(origin):
-            return at is self.origin(index)
-        of = [each for each in origin.args if not isinstance(each, float)]
-        return bool(of) and all(isinstance(each, Made) and self._is_chosen(each, index) for each in of)
+        known: dict[Any, bool] = {}
+
+        def chosen(each: Any) -> bool:
+            if not isinstance(each, Made):
+                return False
+            if each not in known:
+                of = [arg for arg in each.args if not isinstance(arg, float)]
+                at = self._chosen.get(each)
+                known[each] = at is self.origin(index) if at else bool(of) and all(map(chosen, of))
+            return known[each]
+
+        return chosen(origin)
 
     def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
         """The same values, or a timestep or a share of the columns of them."""
