@@ -133,7 +133,8 @@ def _spikes_read(
     spike, added up over timesteps and samples; those that ever do; and how many there are. What is made
     of several spikes where it is not zero."""
     timesteps, samples, _ = activity.counts[layer.name].shape
-    planes = layer.convolution.planes.channels if layer.convolution else source.neurons
+    convolution = layer.convolution_of(source.neurons)
+    planes = convolution.planes.channels if convolution else source.neurons
     read, ever = 0, np.zeros(planes, bool)
 
     def spikes_at(t: int, term: Source) -> np.ndarray:

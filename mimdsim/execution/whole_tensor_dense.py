@@ -132,7 +132,7 @@ class DenseLayer(LayerInTime):
         self._planes = {name: network.planes_of(name) for name, _, _ in self._read}
         flat = Planes(channels=inputs, height=1, width=1)
         one = Convolution(planes=flat, window=Window.whole(flat), channels=layer.neurons)
-        self.reading = Reading(layer.convolution or one, bool(layer.dropout))
+        self.reading = Reading(layer.convolution_of(inputs) or one, bool(layer.dropout))
         dropped = network.planes_dropped(layer) if layer.dropout_of == "plane" else []
         self._channels_dropped = [each.channels for each in dropped if each]
         self._offsets, self._drop = self._dropped(), NOTHING_DROPPED
@@ -202,12 +202,13 @@ class DenseLayer(LayerInTime):
         and channel, or of its plane, and the source."""
         if not self.layer.dropout:
             return np.zeros(0, np.uint64)
-        convolution, parts = self.layer.convolution, []
-        read = [(self._planes[name], rows.stop - rows.start) for name, _, rows in self._read]
-        if convolution:
-            by_id = self._read[0][0] == INPUT and not convolution.before  # the input is numbered as it is listed
-            read = [(None if by_id else self.reading.listed, self.reading.listed.neurons)]
-        for source, (planes, width) in enumerate(read):
+        parts = []
+        for source, (name, _, rows) in enumerate(self._read):
+            planes, width = self._planes[name], rows.stop - rows.start
+            if convolution := self.layer.convolution_of(width):
+                by_id = name == INPUT and not convolution.before  # the input is numbered as it is listed
+                listed = Reading(convolution, dropping=True).listed
+                planes, width = None if by_id else listed, listed.neurons
             number = np.arange(width, dtype=np.uint64)
             if self._channels_dropped:
                 number //= np.uint64(width // self._channels_dropped[source])
@@ -385,8 +386,10 @@ class DenseLayer(LayerInTime):
     def _give(self, q: np.ndarray, wanted: Wanted, times: Times) -> None:
         """Add gradients of spikes read at these timesteps."""
         places = times[0] * self.batch, times[1] * self.batch
-        if wanted and self.layer.convolution:
-            self._fold(q, *wanted[self._read[0][0]], *places)
+        if self.layer.convolution:
+            for source, (name, _, _) in enumerate(self._read):
+                if name in wanted:
+                    self._fold(q, *wanted[name], *places, source)
         elif wanted:
             self._spread(q, wanted, *places)
 
@@ -410,18 +413,20 @@ class DenseLayer(LayerInTime):
             lambda first, last: whole_dense.drop_rows(first, last, origin, offsets, self._drop, made),
         )
 
-    def _fold(self, q: np.ndarray, g: np.ndarray, read: CsrSpikes, origin: int, stop: int) -> None:
-        """Gradients of spikes under a window."""
+    def _fold(self, q: np.ndarray, g: np.ndarray, read: CsrSpikes, origin: int, stop: int, source: int) -> None:
+        """Gradients of spikes of a source under a window."""
         reading, convolution, places = self.reading, self.reading.convolution, stop - origin
-        taps, channels, positions = convolution.window.taps, convolution.read.channels, convolution.made.positions
-        weights = written_out(self.tensors["weights"].value[0], convolution.groups).reshape(channels, taps, -1)
+        taps, positions, (_, lag, ids) = convolution.window.taps, convolution.made.positions, self._read[source]
+        first, last = ids.start // convolution.planes.positions, ids.stop // convolution.planes.positions
+        channels, values = last - first, written_out(self.tensors["weights"].value[0], convolution.groups)
+        weights = values.reshape(convolution.read.channels, taps, -1)[first:last]
         turned = np.ascontiguousarray(weights.transpose(2, 1, 0)).reshape(-1, taps * channels)
         each = max(1, CHUNK_FLOATS // (positions * taps * channels))
         chunks = list(pairwise([*range(0, places, each), places]))
-        number = np.arange(reading.convolution.read.neurons, dtype=np.uint64)
+        number = np.arange(convolution.read.positions * channels, dtype=np.uint64)
         if self._channels_dropped:
             number %= np.uint64(channels)
-        by_position = number * np.uint64(OF_NUMBER)
+        by_position = number * np.uint64(OF_NUMBER) + np.uint64(source * OF_SOURCE)
         bits = read.bits if reading.largest else read.bits[:0]
         of = reading.window, channels, *reading.pool, bits, by_position, self._drop, g
 
@@ -438,6 +443,6 @@ class DenseLayer(LayerInTime):
                 )
                 for low in range(0, positions if whole is None else 0, rows):
                     np.matmul(patches[begin:end, low : low + rows], turned, out=made[:, low : low + rows])
-                whole_dense.fold(origin + begin, made, self.lag, *of)
+                whole_dense.fold(origin + begin, made, lag, *of)
 
         self.share(len(chunks), some)

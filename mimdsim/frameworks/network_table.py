@@ -164,7 +164,7 @@ def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
 
 
 def _recurrence(layer: TorchLayer) -> str:
-    if not layer.recurrent or sums_apart(layer) or layer.calls.reading.own_window:
+    if not layer.recurrent or sums_apart(layer) or layer.own_window:
         return "none"
     reading = layer.calls.reading
     if reading.recurrent != "V":

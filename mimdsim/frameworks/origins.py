@@ -136,8 +136,8 @@ class Combined:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Joined:
-    """Side by side along the axis of neurons, each so wide; None: of no known origin, as zeros before there are
-    spikes."""
+    """Side by side along the axis of neurons, each so wide, or so many planes; None: of no known origin, as zeros
+    before there are spikes."""
 
     parts: tuple[Origin | None, ...]
     widths: tuple[int, ...]
@@ -234,6 +234,12 @@ class Feed:
     rows: int = 0
     columns: tuple[int, int, int] | None = None
 
+    @property
+    def convolution(self) -> Convolution | None:
+        """How it reads planes, some of those of its product where others are side by side with them."""
+        whole = self.product.convolution
+        return whole and whole.over((self.last - self.first) // whole.window.taps * whole.groups)
+
 
 def parts_of(origin: object) -> tuple[Any, ...]:
     """What an origin is directly made of."""
@@ -269,10 +275,10 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
     found = []
     for each, columns in terms_of(origin):
         if isinstance(each, Product):
-            side_by_side = each.of if isinstance(each.of, Joined) and not each.convolution else None
+            side_by_side = each.of if isinstance(each.of, Joined) and not each.delays else None
             parts, widths = (side_by_side.parts, side_by_side.widths) if side_by_side else ((each.of,), (each.inputs,))
-            first = 0
-            for part, wide in zip(parts, widths, strict=True):
+            first, times = 0, each.inputs // sum(widths)  # of planes as wide as a window, or all of their pixels
+            for part, wide in zip(parts, (times * width for width in widths), strict=True):
                 of, row, rows = (part, 0, wide) if each.convolution or each.delays else _whole(part, wide)
                 about = {"first": first, "last": first + wide, "row": row, "rows": rows, "columns": columns}
                 found.append(Feed(of=of, product=each, **about))

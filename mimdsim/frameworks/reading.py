@@ -270,6 +270,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
         bias -= _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
         currents: np.ndarray | float = 0.0
         largest = np.abs(recorded).max()
+        together: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # what one product reads side by side, and its weights
         for source, array in zip(layer.sources, weights_named(name, read_by(layers, layer)), strict=True):
             text = source.read.text(lambda each: each.name or INPUT)
             what = f"what '{text}' sends" if any(source.layers) else "the input"
@@ -279,26 +280,29 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
                 return f"layer '{calls.name}' reads {problem}; one can run"
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
-            norm = layer.trained_norm
-            rows: tuple[np.ndarray, ...] = ()
-            if norm:
-                rows = weights[f"gain.{name}"], weights[f"{'b' if norm.averages else 'shift'}.{name}"]
-                bias = 0.0 if norm.averages else bias
-            if layer.unweighted:
+            if layer.unweighted or reading.weights:
                 currents += spikes
                 continue
-            convolution, matrix = source.product.convolution, _acting(source.function, weights[array])
+            matrix = _acting(source.function, weights[array])
             if source.product.delays:
                 spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
+            alike = array if len(source.feeds) > 1 else source.product.weight
+            before = together.setdefault(alike, (spikes[..., :0], matrix[:0]))
+            together[alike] = np.concatenate([before[0], spikes], axis=-1), np.concatenate([before[1], matrix])
+        norm, rows = layer.trained_norm, tuple[np.ndarray, ...]()
+        if norm:
+            rows = weights[f"gain.{name}"], weights[f"{'b' if norm.averages else 'shift'}.{name}"]
+            bias = 0.0 if norm.averages else bias
+        for spikes, matrix in together.values():
+            convolution = layer.sources[0].product.convolution
+            convolution = convolution and convolution.over(spikes.shape[-1] // convolution.planes.positions)
             if norm:
                 largest = np.maximum(largest, largest_of_norm(convolution, spikes, matrix, bias, norm, rows[0]))
-            if not reading.weights:
-                spikes = currents_of(convolution, spikes, matrix, bias, norm, rows)
-            currents += spikes
+            currents += currents_of(convolution, spikes, matrix, bias, norm, rows)
             bias = 0.0
         if layer.recurrent and not reading.recurrent and not sums_apart(layer):
             matrix = _acting(layer.recurrent_function, weights[f"r.{name}"])
-            currents += _earlier(calls.sequence(calls.outputs)) @ matrix
+            currents += _of_itself(layer, _earlier(calls.sequence(calls.outputs)), matrix)
         if np.shape(currents) != recorded.shape:
             return (
                 f"layer '{calls.name}' gets currents {list(recorded.shape)} [timesteps, samples, neurons], and its "
@@ -336,9 +340,9 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
             bias = _own_bias(layer)
             currents = currents + np.repeat(bias, calls.neurons // bias.size)
         spikes, potentials, _ = run_neuron(reading.neuron, currents)
-        first = np.argwhere(
-            (spikes != sent) & (np.abs(potentials - reading.neuron.threshold) > NEAR * reading.neuron.threshold)
-        )
+        differs = spikes != sent
+        differs &= np.cumsum(differs, axis=0) == 1  # where a neuron does so first: then it was reset at another time
+        first = np.argwhere(differs & (np.abs(potentials - reading.neuron.threshold) > NEAR * reading.neuron.threshold))
         if len(first):
             t, sample, neuron = first[0]
             raise refusal(
@@ -447,7 +451,7 @@ def _product_in(origin: Origin | None) -> Product | None:
 
 def _of_itself(layer: TorchLayer, before: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Currents of what it sent in the timestep before."""
-    if (planes := layer.calls.planes) and (window := layer.calls.reading.own_window):
+    if (planes := layer.calls.planes) and (window := layer.own_window):
         return currents_of(Convolution(planes=planes, window=window, channels=planes.channels), before, own, 0.0)
     made: np.ndarray = before @ own if own.ndim == 2 else before * own
     return made

@@ -394,14 +394,25 @@ class Recorder(ProductRecorder):
         return Scaled(by=by, of=(of,), divisor=divisor, factor=number if by in MASKS else 1 / number)
 
     def _joined(self, args: Any, kwargs: Any) -> Origin | None:
-        """Tensors side by side along their last axis, that of neurons."""
+        """Tensors side by side along their last axis, that of neurons, or along that of planes, behind samples."""
         tensors, axis = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
-        if axis not in (-1, tensors[0].ndim - 1):
+        axis -= tensors[0].ndim if axis >= 0 else 0
+        of_planes = axis in (-2, -3) and tensors[0].ndim + axis > 0 and any(each.shape[axis] > 1 for each in tensors)
+        if axis != -1 and not of_planes:
             return None
         tensors = [each for each in tensors if each.numel()]  # padding may be none
         if len(tensors) == 1:
             return self.origin(tensors[0])
-        return Joined(parts=tuple(map(self.origin, tensors)), widths=tuple(each.shape[-1] for each in tensors))
+        if axis != -1 and len({*map(self.origin, tensors)}) == 1:  # the timesteps of one
+            return None
+        parts: list[Origin | None] = []
+        widths: list[int] = []
+        for each in tensors:
+            of, wide = self.origin(each), each.shape[axis]
+            inner = of if isinstance(of, Joined) and wide % sum(of.widths) == 0 else Joined(parts=(of,), widths=(1,))
+            parts += inner.parts
+            widths += (wide // sum(inner.widths) * width for width in inner.widths)  # planes may lie flat
+        return Joined(parts=tuple(parts), widths=tuple(widths))
 
     def _in_time(self, args: Any, kwargs: Any) -> Origin | None:
         """The timesteps of one product or pool, one after another, or of what layers and equations sent."""

@@ -17,6 +17,7 @@ from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, pa
 from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import (
     FunctionResult,
+    Joined,
     Made,
     Origin,
     Padded,
@@ -158,6 +159,9 @@ class ProductRecorder(ArithmeticRecorder):
         if dropout and function.kind != "convolution":
             raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
         planes = planes_of(where, function, given)
+        joined = of.of if isinstance(of, Pooled) else of
+        if isinstance(joined, Joined) and sum(joined.widths) != planes.channels:
+            raise refusal(f"{where} reads planes that are side by side along another axis; nearest: that of channels")
         planes = replace(planes, height=planes.height - 2 * edges[0], width=planes.width - 2 * edges[1])
         if function.kind == "convolution":
             read, before = (of.planes, of.pool) if isinstance(of, Pooled) else (planes, None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.blocks import function_of, uses_of
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.origins import (
@@ -42,7 +42,7 @@ from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.recording import GATHERS
 from mimdsim.graph import sources as graph
 from mimdsim.graph.batch_norm import BatchNorm
-from mimdsim.graph.convolution import Convolution, Pool
+from mimdsim.graph.convolution import Convolution, Pool, Window, same_size
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.graph.sources import ADD, KINDS
@@ -53,10 +53,10 @@ READABLE = (
     "a layer reads spikes of others, side by side (torch.cat), added up, multiplied or by weights of their own, or the "
     "input, or one of these times a number above 0"
 )
-_OF_PLANES = "nearest: planes that are added up, or a convolution of each (conv1(a) + conv2(b))"
+_SIDE_BY_SIDE = "nearest: spikes of the same timestep side by side along the axis of neurons or of channels"
 _ATTENTION = "nearest: a block without attention, which multiplies what layers send by each other"
 NEAREST_FUNCTIONS = {  # to functions between layers
-    **dict.fromkeys(("cat", "concat", "concatenate"), _OF_PLANES),
+    **dict.fromkeys(("cat", "concat", "concatenate"), _SIDE_BY_SIDE),
     **dict.fromkeys(("matmul", "bmm", "einsum", "scaled_dot_product_attention"), _ATTENTION),
     "relu": "nearest: spikes as they are; relu has no gradient where there is no spike",
 }
@@ -81,7 +81,7 @@ class Source:
 
     @property
     def inputs(self) -> int:
-        convolution = self.product.convolution
+        convolution = self.feeds[0].convolution
         return convolution.planes.neurons if convolution else self.feeds[0].rows
 
     @property
@@ -112,8 +112,17 @@ class TorchLayer:
 
     @property
     def convolution(self) -> Convolution | None:
-        found, own = self.sources[0].product.convolution, self.calls.reading.own_window
-        return replace(found, own=own) if found and own else found
+        found, own = self.sources[0].feeds[0].convolution, self.own_window
+        try:
+            return replace(found, own=own) if found and own else found
+        except MappingError as problem:
+            raise refusal(f"layer '{self.calls.name}': {problem}") from None
+
+    @property
+    def own_window(self) -> Window | None:
+        """Over the planes of itself that it reads."""
+        own = self.own[0].convolution if self.own else None
+        return own.window if own else self.calls.reading.own_window
 
     @property
     def recurrent(self) -> str:
@@ -166,7 +175,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         )
     order = [_layer(name, calls) for name, calls in recorded.layers.items()]
     for layer in order:
-        if len(layer.feeds) > 1 and any(each.product.norm for each in layer.feeds):
+        if len({each.product for each in layer.feeds}) > 1 and any(each.product.norm for each in layer.feeds):
             raise refusal(
                 f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run; nearest: "
                 "spikes that are added up, as in SEW blocks, and one norm behind their weights"
@@ -234,7 +243,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         if columns and (part.convolution or part.norm or part.delays):
             raise refusal(
                 f"layer '{name}' reads '{part.weight}' beside other products (cat), and it is a convolution, or has a "
-                "norm or delays; nearest: one for all neurons"
+                "norm or delays; nearest: one for all neurons, or neurons behind each, whose spikes are side by side"
             )
     every = feeds_of(origin)
     if reading.weights and any(feed.rows != feed.last - feed.first for feed in every):
@@ -294,11 +303,17 @@ def _of_itself(
         isinstance(feed.of, LayerOutput)
         and feed.of.spikes
         and feed.of.call == len(calls.origins) - 2
-        and feed.rows == calls.neurons
+        and feed.rows == (feed.convolution.fan_in if feed.convolution else calls.neurons)
         and not feed.product.delays
         for feed in own
     ):
         raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
+    for each in filter(None, (feed.convolution for feed in own)):
+        if each.window != same_size(each.window.kernel) or each.groups > 1 or each.before or each.after or len(own) > 1:
+            raise refusal(
+                f"layer '{name}' reads its own planes by a convolution that is not one kernel with padding='same'; "
+                "nearest: an odd kernel_size, padding=kernel_size // 2, stride=1, groups=1 and no pool"
+            )
     if not calls.reading.recurrent or apart or own:
         return apart or own
     of, weight = FunctionResult(by="?", of=()), prefix + calls.reading.recurrent
@@ -468,7 +483,8 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     name, convolution = layer.calls.name, layer.convolution
     if not any(feed.product.convolution for feed in layer.feeds):
         return
-    if convolution is None or len(layer.feeds) > 1 or (layer.recurrent and not convolution.own):
+    several = len({each.product for each in layer.feeds}) > 1
+    if convolution is None or several or (layer.recurrent and not convolution.own):
         raise refusal(f"layer '{name}' reads planes by a convolution or a pool, and more: one source alone can run")
     pool = convolution.after if convolution.own else None
     if pool and (pool.kind == "sum" or any(pool.window.padding)):  # biases are added before a pool
@@ -478,13 +494,15 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
         )
     made = {each.calls.name: each.convolution.result for each in every if each.convolution}
     made |= {each.calls.name: planes for each in every if each.unweighted and (planes := each.calls.planes)}
-    for each in _with_planes(layer.sources[0].read):
-        planes = each.planes(made.get)
-        if each.name != "" or each.of:
-            has = f"makes planes of {planes}" if planes else "has no planes"
-            if planes != convolution.planes:
+    for source in layer.sources:
+        reads = source.feeds[0].convolution
+        wanted = reads and reads.planes
+        for each in _with_planes(source.read):
+            planes = each.planes(made.get)
+            if planes != wanted and (each.name != "" or each.of):
+                has = f"makes planes of {planes}" if planes else "has no planes"
                 what = _written(each) if each.of else each.name
-                raise refusal(f"layer '{name}' reads planes of {convolution.planes} of '{what}', which {has}")
+                raise refusal(f"layer '{name}' reads planes of {wanted} of '{what}', which {has}")
 
 
 def _with_planes(read: graph.Source) -> list[graph.Source]:

@@ -288,6 +288,7 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
             if not turned and values.ndim == 2 and len(values) == 1 and target.is_contiguous():  # it may be a part
                 target = target.view(-1, values.shape[1])[row : row + 1]
             elif sum(one == name for one, *_ in names) > 1:  # several arrays, or parts of one, lie in it
+                target = target.view(len(target), -1) if target.ndim > 2 else target
                 target = (target.T if turned else target)[row : row + len(values)]
             elif turned and min(values.shape) > 1:  # else the order of numbers is the same
                 values = values.T

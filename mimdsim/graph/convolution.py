@@ -9,7 +9,7 @@ column for every channel; the network's input has a row for every sample, channe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -89,6 +89,11 @@ class Window:
         return Planes(channels=channels, height=height, width=width)
 
 
+def same_size(kernel: Pair) -> Window:
+    """One with padding with which planes keep their size, where the kernel is odd."""
+    return Window(kernel=kernel, padding=(kernel[0] // 2, kernel[1] // 2))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """The largest, the mean (zeros of the padding count) or the sum of what a window covers, channel by channel."""
@@ -155,6 +160,10 @@ class Convolution:
     @property
     def fan_in(self) -> int:
         return self.read.channels // self.groups * self.window.taps
+
+    def over(self, channels: int) -> Convolution:
+        """The same of so many planes."""
+        return replace(self, planes=replace(self.planes, channels=channels))
 
     @property
     def of_itself(self) -> Patches | None:

@@ -42,16 +42,17 @@ class Layer(Shown):
     """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
 
     sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
-    input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
-    its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
-    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`), of every neuron or of whole
-    planes (`dropout_of`). norm: batch norm of the sum of its weighted sources, with gain and bias; what comes from
-    itself is added to that. bias: trained currents per neuron, so many, which are added up. recurrence: synapses from
-    the layer's spikes of the previous timestep onto each neuron itself ('one_to_one'; 'one_weight': the same for all)
-    or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
-    `reset_unread` where they would spike, though nobody reads those spikes. delays: of every weight, learned with it.
-    weight_functions: by the public name of a parameter, what weights are made of it. unweighted: what it reads is its
-    current as it is, neuron by neuron; planes: those that it then has. Raises MappingError for an unknown choice.
+    input. `inputs` is the width of the first. convolution: how it reads the first, if that is planes, and others, whose
+    planes are as large but may be more or fewer; its weights and biases are shared by all positions. dropout: the share
+    of what its weights see that is left out in a training step, drawn anew for every timestep or for the whole sequence
+    (`dropout_per`), of every neuron or of whole planes (`dropout_of`). norm: batch norm of the sum of its weighted
+    sources, with gain and bias; what comes from itself is added to that. bias: trained currents per neuron, so many,
+    which are added up. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself
+    ('one_to_one'; 'one_weight': the same for all) or all ('all_to_all'). spiking False: the membrane potential is the
+    output, of neurons that are never reset, or with `reset_unread` where they would spike, though nobody reads those
+    spikes. delays: of every weight, learned with it. weight_functions: by the public name of a parameter, what weights
+    are made of it. unweighted: what it reads is its current as it is, neuron by neuron; planes: those that it then has.
+    Raises MappingError for an unknown choice.
     """
 
     name: str
@@ -177,9 +178,9 @@ class Layer(Shown):
         ):
             if given != planes.neurons:
                 raise MappingError(f"layer '{self.name}' has {given} {what}; planes of {planes} are {planes.neurons}")
-        if len(self.sources) > 1:
-            names = ", ".join(each.name for each in self.sources)
-            raise MappingError(f"layer '{self.name}', a convolution, reads {names}; a convolution reads one source")
+        if len(self.sources) > 1 and convolution.groups > 1:
+            names = ", ".join(each.names for each in self.sources)
+            raise MappingError(f"layer '{self.name}', a convolution with groups, reads {names}: one source can run")
         if self.recurrence != "none":
             raise MappingError(
                 f"layer '{self.name}', a convolution, has no such synapses onto itself: leave network.recurrence out; "
@@ -259,8 +260,9 @@ class Layer(Shown):
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters: weights, first those of what it reads first, and, where the layer has them, synapses onto
         itself, biases, what its batch norm has, and constants of its neurons."""
+        channels = self.convolution.channels if self.convolution else self.gates * self.neurons
         also = (
-            Parameter(layer=self.name, role="weights", shape=(each.neurons, self.gates * self.neurons), source=label)
+            Parameter(layer=self.name, role="weights", shape=(self.rows_of(each.neurons), channels), source=label)
             for each, label in list(zip(self.sources, labels_of(self.sources), strict=True))[1:]
         )
         shapes = {"delay": (self.inputs, self.neurons)} if self.delays else {}
@@ -280,9 +282,7 @@ class Layer(Shown):
                 shapes["recurrent_bias"] = (1, self.gates * self.columns)
             shapes |= {row: (1, self.columns) for row in self.cell.of.rows if row not in self.cell.of.shared}
         others = (Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
-        rows = self.convolution.fan_in if self.convolution else self.inputs
-        channels = self.convolution.channels if self.convolution else self.gates * self.neurons
-        weights = Parameter(layer=self.name, role="weights", shape=(rows, channels))
+        weights = Parameter(layer=self.name, role="weights", shape=(self.rows_of(self.inputs), channels))
         learned = (
             Parameter(layer=self.name, role="constant", shape=(1, len(each.value)), constant=each.name)
             for each in self.learned
@@ -335,9 +335,17 @@ class Layer(Shown):
     @property
     def fan_in(self) -> int:
         """The inputs of a neuron from other layers, by weights."""
-        if self.convolution or self.unweighted:
-            return self.convolution.fan_in if self.convolution else 0
-        return self.inputs + sum(each.neurons for each in self.sources[1:])
+        widths = () if self.unweighted else (self.inputs, *(each.neurons for each in self.sources[1:]))
+        return sum(map(self.rows_of, widths))
+
+    def convolution_of(self, neurons: int) -> Convolution | None:
+        """How it reads a source of so many neurons, which are planes."""
+        return self.convolution and self.convolution.over(neurons // self.convolution.planes.positions)
+
+    def rows_of(self, neurons: int) -> int:
+        """The rows of the weights of a source of so many neurons."""
+        convolution = self.convolution_of(neurons)
+        return convolution.fan_in if convolution else neurons
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:

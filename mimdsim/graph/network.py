@@ -267,7 +267,8 @@ class SpikingNetwork(Shown):
     def planes_dropped(self, layer: Layer) -> list[Planes | None]:
         """What dropout leaves planes of, source by source."""
         if layer.convolution:
-            return [layer.convolution.read]
+            every = (layer.convolution_of(each.neurons) for each in self.sources(layer))
+            return [each.read for each in every if each]
         return [each.planes(self.planes_of) for each in self.sources(layer)]
 
     def sample_norm(self, layer: Layer, norm: BatchNorm) -> SampleNorm:
@@ -292,10 +293,12 @@ class SpikingNetwork(Shown):
             )
         for source in self.sources(layer):
             given = source.planes(self.planes_of)
-            if source.name != INPUT and given != convolution.planes:
+            wanted = convolution.over(source.neurons // convolution.planes.positions).planes
+            given = wanted if source.name == INPUT else given
+            if given != wanted or given.neurons != source.neurons:
+                has = f"{source.neurons} values" if source.name == INPUT else given or "no planes"
                 raise MappingError(
-                    f"layer '{layer.name}' reads planes of {convolution.planes} from '{source.names}', which has "
-                    f"{given or 'no planes'}"
+                    f"layer '{layer.name}' reads planes of {wanted} from '{source.names}', which has {has}"
                 )
 
     def _check_unweighted(self, layer: Layer) -> None:

@@ -261,7 +261,7 @@ def _input(network: SpikingNetwork, name: str) -> Value:
 
 def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source, source: str) -> str:
     """What a layer multiplies by its weights: the spikes of a source, or patches of its planes. source: its label."""
-    convolution, by_channel = layer.convolution, read.name == INPUT
+    convolution, by_channel = layer.convolution_of(read.neurons), read.name == INPUT
     spikes = _spikes_read(body, network, layer, read)
     if convolution is None:
         planes = read.planes(network.planes_of)
@@ -276,7 +276,10 @@ def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Sourc
         planes, by_channel = convolution.read, False
     spikes = _drop(body, layer, source, spikes)
     patches = Patches(planes=planes, window=convolution.window, by_channel=by_channel)
-    return body.one("unfold", (spikes,), f"patches.{layer.name}", layer=layer.name, attributes=patches)
+    name = (
+        f"patches.{layer.name}" if source == labels_of(network.sources(layer))[0] else f"patches.{source}.{layer.name}"
+    )
+    return body.one("unfold", (spikes,), name, layer=layer.name, attributes=patches)
 
 
 def _spikes_read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source) -> str:

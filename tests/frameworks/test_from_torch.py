@@ -606,6 +606,23 @@ def test_values_that_are_reordered_are_found_where_weights_hide_it() -> None:
     assert "'last.weight' gets a gradient on the example that differs" in refusal(module, SPIKES)
 
 
+def test_a_potential_at_its_threshold_falls_on_either_side_and_so_do_resets_after_it() -> None:
+    """0.8 * 0.7 + 0.44 is 1 in float32, which is no spike, and above it in float64."""
+    module = nn.Sequential(nn.Linear(3, 4, bias=False), snn.Leaky(beta=0.8), nn.Linear(4, 2), snn.Leaky(beta=0.9))
+    for cell in (module[1], module[3]):
+        cell.init_hidden, cell.output = True, False
+    beta, first = np.float64(0.8), np.float64(np.float32(0.7))
+    second = next(
+        each
+        for each in np.float32(0.44) + np.arange(-9, 9, dtype=np.float32) * np.float32(2**-26)
+        if np.float32(np.float32(beta) * np.float32(first)) + each == 1 < beta * first + np.float64(each)
+    )
+    with torch.no_grad():
+        module[0].weight[:] = torch.tensor([first, float(second), 0.9])
+    spikes = torch.eye(3)[:, None].expand(3, 2, 3)
+    assert len(network_of(frameworks.from_torch(module, spikes, timesteps=3)).layers) == 2
+
+
 class PartOf(zoo.Loop):  # type: ignore[misc, name-defined]
     def __init__(self, part: int, reset: str, first: Any) -> None:
         super().__init__(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9, reset_mechanism=reset))
@@ -715,6 +732,8 @@ def test_a_trained_network_goes_back_into_its_module() -> None:
     "name",
     [
         "skip, side by side",
+        "DenseNet, planes side by side",
+        "Inception over one dimension",
         "excitatory and inhibitory",
         "inhibition that is subtracted",
         "input and own spikes in one matrix",

@@ -271,6 +271,30 @@ class Both(nn.Module):  # type: ignore[misc, name-defined]
         return last(self.fc(self.join(first(self.a(x)), second(self.b(x))).flatten(1)))
 
 
+class UpAndDown(nn.Module):  # type: ignore[misc, name-defined]
+    """Planes side by side along their height."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Conv2d(3, 3, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.mix(torch.cat([x, 1 - x], dim=2))
+
+
+class ReadsItself(nn.Module):  # type: ignore[misc, name-defined]
+    """Planes that read what they sent a timestep before."""
+
+    def __init__(self, own: Any):
+        super().__init__()
+        self.conv, self.own, self.cell, self.sent = nn.Conv2d(2, 3, 3), own, leaky(), None
+
+    def forward(self, x: Any) -> Any:
+        current = self.conv(x)
+        self.sent = self.cell(current if self.sent is None else current + self.own(self.sent))
+        return self.sent
+
+
 class Past(nn.Module):  # type: ignore[misc, name-defined]
     """The second convolution, and a linear layer of the input."""
 
@@ -427,9 +451,12 @@ REFUSED = {
     "reads a product that has '1@t' twice; each once can run": block(lambda s, x: x * x),
     "layer '2.cells' reads itself in a sum with others; nearest: by weights of its own": block(torch.add, again=True),
     "in network.unweighted: it is the last, and has planes of 3 x 4 x 4": block(torch.add, nn.Identity()),
-    "'fc.weight' is multiplied by what 'cat' made": lambda: Both(lambda *both: torch.cat(both, dim=1)),
-    "layer 'cells.2' reads 4 of 48 values of what 'cells.0' sends; all can run": lambda: Both(
-        lambda *both: torch.cat(both, dim=-1)
+    "layer 'cells.2' gets currents that differ by up to": lambda: Both(lambda *both: torch.cat(both, dim=-1)),
+    "(Conv2d) reads planes that are side by side along another axis; nearest: that of channels": lambda: chain(
+        nn.Conv2d(2, 3, 3), leaky(), UpAndDown(), outputs=96
+    ),
+    "reads its own planes by a convolution that is not one kernel with padding='same'; nearest: an odd": lambda: chain(
+        ReadsItself(nn.Conv2d(3, 3, 3, padding=2, dilation=2)), outputs=48
     ),
 }  # fmt: skip
 
@@ -488,7 +515,7 @@ BETWEEN: dict[str, dict[str, Any]] = {
     "'fc.weight' is multiplied by what 'matmul' made; nearest: a block without attention": {
         "sent": lambda x: torch.matmul(x, x.transpose(2, 3))
     },
-    "'fc.weight' is multiplied by what 'cat' made; nearest: planes that are added up, or a convolution of each": {
+    "'fc.weight' is multiplied by what 'cat' made; nearest: spikes of the same timestep side by side": {
         "sent": lambda x: torch.cat([x, x], 1)[:, 1:4]
     },
     "layer 'one' reads what 'roll' made": {"current": lambda x: x.roll(1, -1)},

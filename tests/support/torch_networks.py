@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dcls import Dcls1d
+from torch_joined import DenseNet, Inception, OwnPlanes, SqueezeNet
 
 torch = pytest.importorskip("torch")
 snn = pytest.importorskip("snntorch")
@@ -2454,6 +2455,15 @@ ZOO: dict[str, TorchNetwork] = {
     "delays of synapses and axons": TorchNetwork(make=Delays, judge=of_counts, scale=1.0),
     "DCLS delays": TorchNetwork(make=DelayLine, judge=of_membrane, loss="ce_max_membrane_loss", scale=3.0),
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
+    "DenseNet, planes side by side": TorchNetwork(make=DenseNet, judge=of_counts, sample=(2, 4, 4), scale=4.0),
+    "SqueezeNet, in time": TorchNetwork(make=SqueezeNet, judge=of_counts, sample=(2, 4, 4), scale=4.0),
+    "planes that read themselves": TorchNetwork(
+        make=lambda: OwnPlanes(False), judge=of_counts, sample=(2, 4, 4), scale=3.0
+    ),
+    "planes that read the input and themselves by one kernel": TorchNetwork(
+        make=lambda: OwnPlanes(True), judge=of_counts, sample=(2, 4, 4), scale=2.0
+    ),
+    "Inception over one dimension": TorchNetwork(make=Inception, judge=of_counts, sample=(3, 10), scale=4.0),
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
     "inhibition that is subtracted": TorchNetwork(make=Inhibited, judge=of_counts, scale=2.0),

@@ -14,7 +14,7 @@ from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell
-from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window, same_size
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.names import INPUT
@@ -156,7 +156,7 @@ def _convolution(
             groups=keys.groups,
             before=_pool(keys.pool_before),
             after=_pool(keys.pool),
-            own=Window(kernel=keys.own_kernel, padding=_half(keys.own_kernel)) if keys.own_kernel else None,
+            own=same_size(keys.own_kernel) if keys.own_kernel else None,
         )
     except MappingError as problem:
         raise MappingError(f"network.convolutions.{name}: {problem}") from None
@@ -168,11 +168,6 @@ def _norm(network: Network, index: int, timesteps: int) -> BatchNorm | None:
     names = ("epsilon", "momentum", "groups")
     rows = timesteps if per == "each_timestep" else 1
     return None if per == "none" else BatchNorm(per=per, rows=rows, **dict(zip(names, constants, strict=True)))
-
-
-def _half(kernel: tuple[int, int]) -> tuple[int, int]:
-    """Padding with which planes keep their size, where the kernel is odd."""
-    return kernel[0] // 2, kernel[1] // 2
 
 
 def _pool(keys: PoolKeys | None) -> Pool | None:

@@ -266,7 +266,7 @@ class Network(Trained):
     """Layers that have no weights: what one reads of dense spikes, or of numbers, is the current of its neurons, one to
     one."""
     convolutions: dict[str, ConvolutionKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
-    """By layer, how it reads planes of the layer before it, or of the input."""
+    """By layer, how it reads planes of the layer before it, of those in `sources`, or of the input."""
     delays: dict[str, DelayKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
     """By layer, delays of its weights that are learned."""
     weight_functions: dict[str, WeightFunctionKeys] = Field(default_factory=dict, max_length=4 * MAX_LAYERS)

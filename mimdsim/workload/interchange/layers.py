@@ -123,7 +123,7 @@ def network_of_layers(
         if layer.convolution and layer.convolution.own:
             raise _not_in_files(layer, "a kernel over a layer's own spikes is not written to files")
         if layer.convolution and len(reads) > 1:
-            raise _not_in_files(layer, "a convolution of a sum of spikes is not written to files")
+            raise _not_in_files(layer, "a convolution of several sources, or of their sum, is not written to files")
         populations.append(
             Population(
                 node=layer.name,

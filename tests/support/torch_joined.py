@@ -1,0 +1,140 @@
+"""Networks that read what several layers sent side by side (torch.cat), such as DenseNet; planes that read themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+snn = pytest.importorskip("snntorch")
+neuron = pytest.importorskip("spikingjelly.activation_based.neuron")
+jelly = pytest.importorskip("spikingjelly.activation_based.layer")
+functional = pytest.importorskip("spikingjelly.activation_based.functional")
+jelly_surrogate = pytest.importorskip("spikingjelly.activation_based.surrogate")
+nn: Any = torch.nn
+
+
+class DenseLayer(nn.Module):  # type: ignore[misc]
+    """Of a DenseNet: its planes beside those that it reads."""
+
+    def __init__(self, channels: int, growth: int):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, growth, 3, padding=1, bias=False)
+        self.norm, self.lif = nn.BatchNorm2d(growth), snn.Leaky(beta=0.9, init_hidden=True)
+
+    def forward(self, x: Any) -> Any:
+        return torch.cat([x, self.lif(self.norm(self.conv(x)))], 1)
+
+
+class DenseNet(nn.Module):  # type: ignore[misc]
+    """Two dense blocks and a transition between them, by timestep; the read-out pools all planes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), snn.Leaky(beta=0.9, init_hidden=True)
+        )
+        self.first = nn.Sequential(DenseLayer(4, 3), DenseLayer(7, 3))
+        self.between = nn.Sequential(
+            nn.Conv2d(10, 5, 1, bias=False), nn.BatchNorm2d(5), snn.Leaky(beta=0.9, init_hidden=True), nn.AvgPool2d(2)
+        )
+        self.second = nn.Sequential(DenseLayer(5, 3), DenseLayer(8, 3))
+        self.pool, self.last = nn.AdaptiveAvgPool2d(1), nn.Linear(11, 6)
+        self.read = snn.Leaky(beta=0.95, init_hidden=True, output=True)
+
+    def forward(self, x: Any) -> Any:
+        from snntorch import utils
+
+        utils.reset(self)
+        spikes = []
+        for step in x:
+            made = self.second(self.between(self.first(self.stem(step))))
+            spikes.append(self.read(self.last(self.pool(made).flatten(1)))[0])
+        return torch.stack(spikes)
+
+
+def lif() -> Any:
+    return neuron.LIFNode(tau=2.0, surrogate_function=jelly_surrogate.ATan(), detach_reset=True)
+
+
+class Fire(nn.Module):  # type: ignore[misc]
+    """Of a SqueezeNet, all timesteps at once."""
+
+    def __init__(self, channels: int, squeezed: int, expanded: int):
+        super().__init__()
+        self.squeeze, self.squeezed = jelly.Conv2d(channels, squeezed, 1, bias=False), lif()
+        self.norms = nn.ModuleList(
+            [jelly.BatchNorm2d(squeezed), jelly.BatchNorm2d(expanded), jelly.BatchNorm2d(expanded)]
+        )
+        self.expand1, self.one = jelly.Conv2d(squeezed, expanded, 1, bias=False), lif()
+        self.expand3, self.three = jelly.Conv2d(squeezed, expanded, 3, padding=1, bias=False), lif()
+
+    def forward(self, x: Any) -> Any:
+        x = self.squeezed(self.norms[0](self.squeeze(x)))
+        one = self.one(self.norms[1](self.expand1(x)))
+        return torch.cat([one, self.three(self.norms[2](self.expand3(x)))], dim=2)
+
+
+class SqueezeNet(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            jelly.Conv2d(2, 6, 3, padding=1, bias=False), jelly.BatchNorm2d(6), lif(), Fire(6, 3, 4),
+            jelly.MaxPool2d(2, 2), Fire(8, 3, 5), jelly.MaxPool2d(2, 2),
+            jelly.Flatten(), jelly.Dropout(0.0), jelly.Linear(10, 6), lif(),
+        )  # fmt: skip
+        functional.set_step_mode(self, "m")
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x)
+
+
+class Inception(nn.Module):  # type: ignore[misc]
+    """Branches with kernels of several sizes over one dimension, and a pool; what they send is side by side, and read
+    by a norm behind weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([nn.Conv1d(3, 2, size, padding=size // 2) for size in (1, 3, 5)])
+        self.lifs = nn.ModuleList([snn.Leaky(beta=beta) for beta in (0.7, 0.8, 0.9)])
+        self.mix, self.mixed = nn.Conv1d(9, 4, 3), snn.Leaky(beta=0.9)
+        self.wide, self.norm, self.lif = nn.Linear(32 + 90, 12, bias=False), nn.BatchNorm1d(12), snn.Leaky(beta=0.8)
+        self.last, self.read = nn.Linear(12, 6), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        states = [each.reset_mem() for each in (*self.lifs, self.mixed, self.lif, self.read)]
+        spikes = []
+        for step in x:
+            made = [step]
+            for number, (conv, cell) in enumerate(zip(self.convs, self.lifs, strict=True)):
+                sent, states[number] = cell(conv(step), states[number])
+                made.append(sent)
+            joined = torch.cat(made, dim=1)
+            mixed, states[3] = self.mixed(self.mix(joined), states[3])
+            flat = torch.cat([mixed.flatten(1), joined.flatten(1)], dim=1)
+            sent, states[4] = self.lif(self.norm(self.wide(flat)), states[4])
+            sent, states[5] = self.read(self.last(sent), states[5])
+            spikes.append(sent)
+        return torch.stack(spikes)
+
+
+class OwnPlanes(nn.Module):  # type: ignore[misc]
+    """Planes with a kernel over their own spikes, written out: by weights of its own, or as one with the input's."""
+
+    def __init__(self, joined: bool) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2 + 4 * joined, 4, 3, padding=1)
+        self.own = None if joined else nn.Conv2d(4, 4, 5, padding=2, bias=False)
+        self.lif, self.last, self.read = snn.Leaky(beta=0.8), nn.Linear(64, 6), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        one, out, spikes = self.lif.reset_mem(), self.read.reset_mem(), []
+        sent = torch.zeros(x.shape[1], 4, *x.shape[3:], dtype=x.dtype)
+        for step in x:
+            given = torch.cat([step, sent], 1) if self.own is None else step
+            current = self.conv(given)
+            sent, one = self.lif(current if self.own is None else current + self.own(sent), one)
+            made, out = self.read(self.last(sent.flatten(1)), out)
+            spikes.append(made)
+        return torch.stack(spikes)
