@@ -34,17 +34,22 @@ from mimdsim.frameworks.neurons import (
     refusal,
 )
 from mimdsim.frameworks.origins import (
+    THROUGH,
     VOTE,
+    Dropped,
     FunctionResult,
     Input,
     LayerOutput,
     Made,
     Origin,
     Parameter,
+    Pooled,
     Product,
     Step,
     added_up,
     currents_in,
+    each_in,
+    is_sent,
     parts_of,
     undropped,
     votes_in,
@@ -338,7 +343,7 @@ class ModuleRecorder(Recorder):
             self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,), votes=int(module.voting_size)))
         elif kind is Kind.NORM:
             self.seen.norms[name] += 1
-            self.mark(made, _normalised(where, name, module, of))
+            self.mark(made, _normalised(where, name, module, self._sent(name, module, given, of) or of))
         elif kind is Kind.NEURON:
             self._record_neurons(name, where, module, args, made)
         else:
@@ -357,6 +362,32 @@ class ModuleRecorder(Recorder):
                 return
             options = options_of(where, function, module, given, made)
             self.mark(made, self._of_function(where, function, given, options, **names))
+
+    def _sent(self, name: str, norm: Any, given: torch.Tensor, of: Origin | None) -> Product | None:
+        """What a norm reads of layers, as their current without weights."""
+        learns = norm.training or isinstance(norm, OF_SAMPLES)
+        if (of := added_up(of)) is None or not is_sent(of) or not learns:
+            return None
+        if any(isinstance(each, (Input, Dropped, Product)) for each in each_in(THROUGH, of)):
+            return None
+        neurons = self._neurons_of(of)
+        shape = next((given.shape[k:] for k in range(given.ndim) if given.shape[k:].numel() == neurons), None)
+        if shape is None:
+            return None
+        read = f"what '{name}' normalises"
+        made = Product(of=of, inputs=neurons, weight=read, bias="", transposed=False, channels=shape[0])
+        self._multiplied[read] += 1
+        return replace(made, call=self._multiplied[read] - 1)
+
+    def _neurons_of(self, of: Any) -> int:
+        """How many of layers send it, or what a pool makes of them."""
+        if isinstance(of, Pooled):
+            return of.pool.over(of.planes).neurons
+        if isinstance(of, LayerOutput):
+            return self.seen.layers[of.layer].neurons
+        if isinstance(of, Made) and of.tensor is not None:
+            return int(of.tensor.shape[1:].numel())
+        return self._neurons_of(parts_of(of)[0])
 
     def _parametrized(self, where: str, module: Any) -> tuple[str, WeightFunction | None]:
         """The parameter of which a module makes its weights, and the function, found by making them again."""

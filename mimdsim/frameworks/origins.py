@@ -369,6 +369,14 @@ def _spikes_in(operand: object) -> Iterator[Made | None]:
         yield operand if isinstance(operand, Made) and operand.op == "spike" else None
 
 
+def is_sent(origin: Any) -> bool:
+    """Whether layers may send it, or what is made of these without weights."""
+    if isinstance(origin, (Sum, Combined, Pooled, Dropped)):
+        return all(map(is_sent, parts_of(origin)))
+    spikes = isinstance(origin, LayerOutput) and origin.spikes
+    return spikes or isinstance(origin, (Input, Product)) or (isinstance(origin, Made) and origin.op == "spike")
+
+
 def is_in_time(origin: Origin | None) -> bool:
     """Whether it is of all timesteps together, of an example that has them."""
     if isinstance(origin, Input):

@@ -191,6 +191,12 @@ def _places(size: str, window: Window) -> dict[str, Any]:
     return {size: window.kernel, "stride": window.stride, "padding": window.padding}
 
 
+def one_to_one(channels: int, neurons: int) -> Convolution:
+    """One that leaves planes, so many pixels in all, as they are with weights of 1."""
+    planes = Planes(channels=channels, height=1, width=neurons // channels)
+    return Convolution(planes=planes, window=Window(kernel=(1, 1)), channels=channels, groups=channels)
+
+
 def currents_of(
     convolution: Convolution | None,
     spikes: np.ndarray,

@@ -37,7 +37,7 @@ from mimdsim.frameworks.network_table import (
 from mimdsim.frameworks.neurons import REFUSED_BY, Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Pooled, Product, Slice, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
-from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
+from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm, one_to_one
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.recording import GATHERS
 from mimdsim.frameworks.recording_products import over_pooled
@@ -280,10 +280,10 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
                 return f"layer '{calls.name}' reads {problem}; one can run"
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
-            if layer.unweighted or reading.weights:
+            if reading.weights or (layer.unweighted and not layer.trained_norm):
                 currents += spikes
                 continue
-            matrix = _acting(source.function, weights[array])
+            matrix = np.ones((1, layer.row)) if layer.unweighted else _acting(source.function, weights[array])
             if source.product.delays:
                 spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
             alike = array if len(source.feeds) > 1 else source.product.weight
@@ -296,6 +296,8 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
         for spikes, matrix in together.values():
             convolution = layer.sources[0].product.convolution
             convolution = convolution and convolution.over(spikes.shape[-1] // convolution.planes.positions)
+            if layer.unweighted:
+                convolution = one_to_one(layer.row, spikes.shape[-1])
             if norm:
                 largest = np.maximum(largest, largest_of_norm(convolution, spikes, matrix, bias, norm, rows[0]))
             currents += currents_of(convolution, spikes, matrix, bias, norm, rows)

@@ -17,7 +17,6 @@ import torch
 from mimdsim.frameworks.neurons import Reading
 from mimdsim.frameworks.origins import (
     THROUGH,
-    Combined,
     Dropped,
     FunctionResult,
     Gate,
@@ -31,7 +30,7 @@ from mimdsim.frameworks.origins import (
     Sum,
     each_in,
     is_in_time,
-    parts_of,
+    is_sent,
     terms_of,
     with_parts,
 )
@@ -140,15 +139,7 @@ def _is_mixed(others: list[Any]) -> bool:
     products = _only_products(others)
     alone = any(each.norm or each.convolution or each.delays for each in products)
     several = len({each.weight for each in products}) > 1  # not one in several timesteps
-    return (alone and several) or (len(products) < len(others) and all(map(_is_sent, others)))
-
-
-def _is_sent(origin: Any) -> bool:
-    """Whether layers may send it, or what is made of these without weights."""
-    if isinstance(origin, (Sum, Combined, Pooled, Dropped)):
-        return all(map(_is_sent, parts_of(origin)))
-    spikes = isinstance(origin, LayerOutput) and origin.spikes
-    return spikes or isinstance(origin, (Input, Product)) or (isinstance(origin, Made) and origin.op == "spike")
+    return (alone and several) or (len(products) < len(others) and all(map(is_sent, others)))
 
 
 def _products_in(*origins: Any) -> Iterator[Product]:
@@ -242,7 +233,7 @@ class _Streams:
         """Where the current of neurons of this shape comes from: what is sent is read by a product without weights."""
         others = reader.others(origin)
         sent = [self.replaced(each) for each in others]
-        if not others or _only_products(sent) or not all(map(_is_sent, sent)):
+        if not others or _only_products(sent) or not all(map(is_sent, sent)):
             return self.replaced(origin)
         sent.sort(key=self._age)
         names = " + ".join(dict.fromkeys(getattr(each, "layer", "what is made") for each in sent))
@@ -264,6 +255,8 @@ class _Streams:
 
 def _shape(product: Product, tensor: torch.Tensor) -> tuple[int, ...]:
     """Of what a product makes of a sample in a timestep, in this tensor: planes, or so many neurons."""
+    if product.channels:
+        return next(tensor.shape[k:] for k in range(tensor.ndim) if tensor.shape[k:].numel() == product.inputs)
     if product.convolution is None:
         return (tensor.shape[-1],)
     of = product.convolution.result

@@ -119,6 +119,13 @@ class TorchLayer:
             raise refusal(f"layer '{self.calls.name}': {problem}") from None
 
     @property
+    def row(self) -> int:
+        """How many biases, or gains, it has: one for each of its planes, or neurons."""
+        if self.convolution:
+            return self.convolution.channels
+        return self.sources[0].product.channels or self.calls.neurons
+
+    @property
     def own_window(self) -> Window | None:
         """Over the planes of itself that it reads."""
         own = self.own[0].convolution if self.own else None
@@ -353,7 +360,7 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
     if not layer.norm:
         return layer
     of: Any = module.get_submodule(layer.norm)
-    columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
+    columns = layer.row
     features, groups = features_of(of)
     plain = isinstance(of, ROW_NORMS) and of.weight is None  # which is that of one group of all planes
     if features != columns and not (plain and layer.convolution and features == layer.convolution.made.neurons):
@@ -481,6 +488,14 @@ def _age(of: Origin | None, t: int, timesteps: int) -> int:
 def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     """A convolution reads the planes that another layer, or the input, has, and nothing else."""
     name, convolution = layer.calls.name, layer.convolution
+    made = {each.calls.name: each.convolution.result for each in every if each.convolution}
+    made |= {each.calls.name: planes for each in every if each.unweighted and (planes := each.calls.planes)}
+    of = layer.sources[0].read.planes(made.get) if layer.unweighted and layer.norm else None
+    if of and of.channels != layer.row:
+        raise refusal(
+            f"'{layer.norm}' normalises {layer.row} neurons of planes of {of} by themselves; nearest: a norm of "
+            "channels, before they are flattened"
+        )
     if not any(feed.product.convolution for feed in layer.feeds):
         return
     several = len({each.product for each in layer.feeds}) > 1
@@ -492,8 +507,6 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
             f"layer '{name}' has a pool that sums or is padded, and a bias of its own kernel behind it; nearest: a "
             "largest or an average without padding"
         )
-    made = {each.calls.name: each.convolution.result for each in every if each.convolution}
-    made |= {each.calls.name: planes for each in every if each.unweighted and (planes := each.calls.planes)}
     for source in layer.sources:
         reads = source.feeds[0].convolution
         wanted = reads and reads.planes

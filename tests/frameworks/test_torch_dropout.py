@@ -210,6 +210,14 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "a bias after it": (lambda: Recurrent(bias=True), "layer 'lif1' adds a bias to what batch norm makes"),
     "of all batches": (lambda: of_all_batches(), r"momentum=None\); nearest: momentum=0.1"),
     "after a pool": (lambda: Net(pooled=lambda: nn.BatchNorm2d(4)).eval(), "nearest: right after it"),
+    "neurons of planes": (
+        lambda: Net(lambda: nn.BatchNorm1d(16)),
+        "'between' normalises 16 neurons of planes of 4 x 2 x 2 by themselves; nearest: a norm of channels, before",
+    ),
+    "a norm of spikes in eval": (
+        lambda: Net(lambda: nn.BatchNorm1d(16)).eval(),
+        "does not follow a convolution or linear layer at once",
+    ),
     "without a shift": (
         lambda: without_shift(),
         "nearest: track_running_stats=True and affine=True",
@@ -297,6 +305,29 @@ class InTime(nn.Module):  # type: ignore[misc]
         return self.net(x)
 
 
+class BeforeWeights(InTime):
+    """Norms of spikes, which weights read, all timesteps at once or one by one."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        from spikingjelly.activation_based import functional, layer, neuron
+
+        self.net = nn.Sequential(
+            layer.Conv2d(2, 4, 3), neuron.LIFNode(tau=1.5, detach_reset=True), layer.BatchNorm2d(4, momentum=0.6),
+            layer.Conv2d(4, 3, 4), neuron.LIFNode(tau=1.5, detach_reset=True), layer.Flatten(),
+            layer.BatchNorm1d(3, momentum=0.6), layer.Linear(3, 5), neuron.LIFNode(tau=1.5, detach_reset=True),
+        )  # fmt: skip
+        with torch.no_grad():
+            for each in (0, 3, 7):
+                self.net[each].weight.mul_(4)
+        self.mode = mode
+        functional.set_step_mode(self.net, mode)
+
+    def forward(self, x: Any) -> Any:
+        self.begin()
+        return self.net(x) if self.mode == "m" else torch.stack([self.net(step) for step in x])
+
+
 @pytest.mark.parametrize("make", [lambda: Net(norm=True), Recurrent, InTime], ids=["snntorch", "recurrent", "in time"])
 def test_batch_norm_in_train_is_trained_as_pytorch_does(make: Build) -> None:
     pytest.importorskip("spikingjelly")
@@ -333,7 +364,11 @@ def test_batch_norm_in_train_is_trained_as_pytorch_does(make: Build) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*is folded into:UserWarning")
-@pytest.mark.parametrize("make", [lambda: Net(norm=True), Recurrent, InTime], ids=["snntorch", "recurrent", "in time"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Net(norm=True), Recurrent, InTime, lambda: BeforeWeights("m"), lambda: BeforeWeights("s")],
+    ids=["snntorch", "recurrent", "in time", "before weights, in time", "before weights"],
+)
 def test_what_was_trained_is_judged_as_the_module_in_eval(make: Build) -> None:
     """Weights and running averages go back, and the folded network has the scores of the module."""
     pytest.importorskip("spikingjelly")

@@ -1,4 +1,4 @@
-"""Networks that read what several layers sent side by side (torch.cat), such as DenseNet; planes that read themselves."""
+"""Networks that read what several layers sent side by side (torch.cat), or themselves, or normalise what they read."""
 
 from __future__ import annotations
 
@@ -138,3 +138,21 @@ class OwnPlanes(nn.Module):  # type: ignore[misc]
             made, out = self.read(self.last(sent.flatten(1)), out)
             spikes.append(made)
         return torch.stack(spikes)
+
+
+class NormedBefore(nn.Module):  # type: ignore[misc]
+    """Norms of spikes before the weights, as in pre-activation networks; all timesteps at once, or one by one."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            jelly.Conv2d(2, 4, 3, padding=1, bias=False), lif(), jelly.BatchNorm2d(4), jelly.Conv2d(4, 5, 3), lif(),
+            jelly.AvgPool2d(2), jelly.Flatten(), jelly.Linear(5, 12), lif(), jelly.BatchNorm1d(12),
+            jelly.Linear(12, 6), lif(),
+        )  # fmt: skip
+        self.mode = mode
+        functional.set_step_mode(self, mode)
+
+    def forward(self, x: Any) -> Any:
+        functional.reset_net(self)
+        return self.layers(x) if self.mode == "m" else torch.stack([self.layers(step) for step in x])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dcls import Dcls1d
-from torch_joined import DenseNet, Inception, OwnPlanes, SqueezeNet
+from torch_joined import DenseNet, Inception, NormedBefore, OwnPlanes, SqueezeNet
 
 torch = pytest.importorskip("torch")
 snn = pytest.importorskip("snntorch")
@@ -2457,6 +2457,12 @@ ZOO: dict[str, TorchNetwork] = {
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
     "DenseNet, planes side by side": TorchNetwork(make=DenseNet, judge=of_counts, sample=(2, 4, 4), scale=4.0),
     "SqueezeNet, in time": TorchNetwork(make=SqueezeNet, judge=of_counts, sample=(2, 4, 4), scale=4.0),
+    "norms before the weights, in time": TorchNetwork(
+        make=lambda: NormedBefore("m"), judge=of_counts, sample=(2, 4, 4), scale=6.0
+    ),
+    "norms before the weights, by timestep": TorchNetwork(
+        make=lambda: NormedBefore("s"), judge=of_counts, sample=(2, 4, 4), scale=6.0
+    ),
     "planes that read themselves": TorchNetwork(
         make=lambda: OwnPlanes(False), judge=of_counts, sample=(2, 4, 4), scale=3.0
     ),
