@@ -213,6 +213,7 @@ class Made:
         return self.tensor if self.tensor is not None and self.tensor._version == self.version else None
 
 
+AS_THEY_ARE = WeightFunction(function="identity")
 VOTE = "vote"  # what a voting layer makes
 Currents = Product | Sum | Joined
 Spikes = LayerOutput | Pooled | Dropped | Slice | Sum | Combined
@@ -321,9 +322,9 @@ def scaled(origin: Any, factor: float) -> Origin | None:
         return scaled(minus(origin), -factor)
     if not isinstance(origin, Product) or origin.norm or origin.delays or not 0 < factor < np.inf:
         return None
-    about = origin.function or WeightFunction(function="identity")
-    about = replace(about, factor=about.factor * factor)
-    return replace(origin, function=about, bias_factor=origin.bias_factor * factor)
+    about = origin.function or AS_THEY_ARE
+    made = replace(about, factor=about.factor * factor)
+    return replace(origin, function=None if made == AS_THEY_ARE else made, bias_factor=origin.bias_factor * factor)
 
 
 def unscaled(product: Product) -> Product:
@@ -335,22 +336,53 @@ def unscaled(product: Product) -> Product:
     return replace(made, bias_factor=product.bias_factor) if isinstance(made, Product) else product
 
 
-def currents_in(operand: Any) -> Origin | None:
-    """What operations that scale currents and add them up made, as products; None where it is something else."""
+def currents_in(operand: Any, known: dict[Made, Origin | None] | None = None) -> Origin | None:
+    """What operations that scale currents and add them up made, as products; None where it is something else. known: of
+    operations that others read as well."""
     if isinstance(operand, Read):
         return operand.of if isinstance(operand.of, Currents) else None
     if not isinstance(operand, Made) or len(operand.args) != 2:
         return None
-    one, other = operand.args
-    if operand.op == "*" and isinstance(one, float):
-        return scaled(currents_in(other), one)
-    if operand.op == "/" and isinstance(other, float):
-        return scaled(currents_in(one), 1 / other) if other else None
-    if operand.op not in ("+", "-"):
+    known = {} if known is None else known
+    if operand not in known:
+        known[operand] = _currents_of(operand.op, *operand.args, known)
+    return known[operand]
+
+
+def _currents_of(op: str, one: Any, other: Any, known: dict[Made, Origin | None]) -> Origin | None:
+    if op == "*" and isinstance(one, float):
+        return scaled(currents_in(other, known), one)
+    if op == "/" and isinstance(other, float):
+        return scaled(currents_in(one, known), 1 / other) if other else None
+    if op not in ("+", "-"):
         return None
-    both = [currents_in(one), currents_in(other) if operand.op == "+" else minus(currents_in(other))]
+    both = [currents_in(one, known), currents_in(other, known)]
+    both[1] = minus(both[1]) if op == "-" else both[1]
     parts = [part for each in both if each for part in (each.parts if isinstance(each, Sum) else (each,))]
-    return Sum(parts=tuple(parts)) if all(both) else None
+    return _sum_of(parts) if all(both) else None
+
+
+def _sum_of(parts: list[Any]) -> Origin | None:
+    """A product that is there several times, times numbers, as one; None where nothing is left of it."""
+    alike: dict[Any, list[Any]] = {}
+    for part in parts:
+        plain = isinstance(part, Product) and not part.norm
+        about = part.function and replace(part.function, factor=1.0) if plain else None
+        bare = about if about != AS_THEY_ARE else None
+        same = replace(part, function=bare, bias_factor=1.0, negative=False) if plain else part
+        alike.setdefault(same, []).append(part)
+    made = []
+    for same, every in alike.items():
+        if len(every) > 1 and isinstance(same, Product):
+            signs = [-1.0 if each.negative else 1.0 for each in every]
+            factors = [each.function.factor if each.function else 1.0 for each in every]
+            total = sum(sign * factor for sign, factor in zip(signs, factors, strict=True))
+            by_bias = sum(sign * each.bias_factor for sign, each in zip(signs, every, strict=True))
+            every = [scaled(replace(same, bias_factor=by_bias / total if total else 0.0), total)]
+        made += every
+    if None in made:
+        return None
+    return made[0] if len(made) == 1 else Sum(parts=tuple(made))
 
 
 def added_up(origin: Origin | None) -> Origin | None:

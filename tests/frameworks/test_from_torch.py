@@ -606,6 +606,37 @@ def test_values_that_are_reordered_are_found_where_weights_hide_it() -> None:
     assert "'last.weight' gets a gradient on the example that differs" in refusal(module, SPIKES)
 
 
+class AddedAgain(nn.Module):  # type: ignore[misc, name-defined]
+    """A current that is made of itself, again and again."""
+
+    def __init__(self, of_itself: Any, times: int):
+        super().__init__()
+        self.fc, self.of_itself, self.times = nn.Linear(zoo.INPUTS, zoo.HIDDEN), of_itself, times
+
+    def forward(self, x: Any) -> Any:
+        current = self.fc(x)
+        for _ in range(self.times):
+            current = self.of_itself(current)
+        return current
+
+
+def adding_again(of_itself: Any, times: int) -> Any:
+    module = loop()
+    module.fc1 = AddedAgain(of_itself, times)
+    return module
+
+
+def test_a_current_that_is_added_to_itself_is_one_product() -> None:
+    for of_itself, times, factor in (
+        (lambda current: 0.5 * current + 0.5 * current, 40, None),
+        (lambda current: 1.5 * current - current * 0.25, 2, 1.5625),
+        (lambda current: current - 3 * current, 1, -2.0),
+    ):
+        functions = frameworks.from_torch(adding_again(of_itself, times), SPIKES).network.weight_functions
+        assert (functions["hidden0"].factor if functions else None) == factor
+    assert "layer 'lif1' reads what" in refusal(adding_again(lambda current: current - 1.0 * current, 1), SPIKES)
+
+
 def test_a_potential_at_its_threshold_falls_on_either_side_and_so_do_resets_after_it() -> None:
     """0.8 * 0.7 + 0.44 is 1 in float32, which is no spike, and above it in float64."""
     module = nn.Sequential(nn.Linear(3, 4, bias=False), snn.Leaky(beta=0.8), nn.Linear(4, 2), snn.Leaky(beta=0.9))
