@@ -17,7 +17,8 @@ from mimdsim.numerics.dense import elementwise as dense
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, TileFormula
 
-CALLS = {"sigmoid": "sigmoid", "tanh": "tanh", "exponential": "exponent", "relu": "relu", "reciprocal": "inverse"}
+CALLS = {name: name for name in ("sigmoid", "tanh", "relu")}
+CALLS |= {"exponential": "exponent", "sqrt": "root", "reciprocal": "inverse"}
 
 
 class InPlace:
@@ -71,6 +72,8 @@ def function(name: str, in_place: int | None = None) -> Codelet:
 def _gradient_formula(name: str) -> TileFormula:
     if name == "exponential":
         return calls_formula("times")
+    if name == "sqrt":
+        return calls_formula("over", "times scalar")
     if name == "reciprocal":
         return calls_formula("square", "times", "times scalar")
 

@@ -46,6 +46,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "square": partial(_unary, op="SQUARE"),
     "inverse": partial(_unary, op="INVERSE"),
     "inverse root": partial(_unary, op="RSQRT"),
+    "root": partial(_unary, op="SQRT"),
     "exponent": partial(_unary, op="EXPONENT"),
     "sigmoid": partial(_unary, op="SIGMOID"),
     "tanh": partial(_unary, op="TANH"),
@@ -65,7 +66,7 @@ CLASS_OF = {  # the instruction that an element takes, on any core
     **dict.fromkeys(("times scalar", "times scalar in place", "square", "times"), "multiply"),
     **dict.fromkeys(("above scalar", "relu", "at least scalar", "select", "one or zero"), "compare"),
     **dict.fromkeys(("inverse", "over"), "divide"),
-    **dict.fromkeys(("inverse root", "exponent", "sigmoid", "tanh"), "function"),
+    **dict.fromkeys(("inverse root", "root", "exponent", "sigmoid", "tanh"), "function"),
 }
 
 

@@ -20,7 +20,7 @@ BINARY = {
     **dict.fromkeys(("__truediv__", "__itruediv__", "div", "divide", "true_divide"), OVER),
 }
 REVERSED = {"__rsub__": SUBTRACT, "rsub": SUBTRACT, "__rtruediv__": OVER, "__rdiv__": OVER}
-UNARY = {"sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "relu": "relu", "detach": "detach", "data": "detach"}
+UNARY = {name: name for name in ("sigmoid", "tanh", "exp", "sqrt", "relu", "detach")} | {"data": "detach"}
 RELATIONS = {">": gt, ">=": ge, "<": lt, "<=": le, "==": eq, "!=": ne}
 COMPARES = {"gt": ">", "greater": ">", "ge": ">=", "greater_equal": ">=", "lt": "<", "less": "<", "le": "<=",
             "less_equal": "<=", "eq": "==", "ne": "!="}  # fmt: skip
@@ -29,7 +29,8 @@ FAR = 12  # operations back to all that a value is made of: such a step, or curr
 CLAMPS = {"clamp": (None, None), "clip": (None, None), "hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}
 VALUES: dict[str, Callable[..., torch.Tensor]] = {
     ADD: add, SUBTRACT: sub, TIMES: mul, OVER: truediv, "detach": torch.Tensor.detach,
-    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "relu": torch.relu, "clamp": torch.clamp,
+    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "sqrt": torch.sqrt, "relu": torch.relu,
+    "clamp": torch.clamp,
 }  # fmt: skip
 WHOLE = {"bool", "int", "long", "to", "type", "type_as"}  # of numbers that are whole already, without a gradient
 
@@ -54,6 +55,8 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         return make(TIMES, -1.0, operands[0])
     if by in ("square", "pow", "__pow__") and (len(operands) == 1 or operands[1:] == [2.0]):
         return make(TIMES, operands[0], operands[0])
+    if by in ("pow", "__pow__") and operands[1:] == [0.5]:
+        return make("sqrt", operands[0])
     if by == "reciprocal" or (by in ("pow", "__pow__") and operands[1:] == [-1.0]):
         return make(OVER, 1.0, operands[0])
     if by in ("abs", "__abs__", "absolute") and len(operands) == 1:

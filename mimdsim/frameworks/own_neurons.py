@@ -63,8 +63,8 @@ SAME = 1e-4  # relative, of numbers that are sent: PyTorch computes in float32
 class _Numbers(Arithmetic):
     """The functions of equations on arrays; nearest: how near to a threshold a spike was."""
 
-    sigmoid, tanh, exp, relu = (  # type: ignore[assignment]
-        staticmethod(elementwise.FUNCTIONS[name].value) for name in ("sigmoid", "tanh", "exponential", "relu")
+    sigmoid, tanh, exp, sqrt, relu = (  # type: ignore[assignment]
+        staticmethod(elementwise.FUNCTIONS[name].value) for name in ("sigmoid", "tanh", "exponential", "sqrt", "relu")
     )
     detach = damp = staticmethod(lambda x, _factor=1.0: x)  # type: ignore[assignment]
 

@@ -27,7 +27,7 @@ from mimdsim.graph.neuron_parts import Parameter
 
 MOST_CHARACTERS, MOST_DEPTH, LIMIT = 1000, 40, 1e30
 SUMS = re.compile(r"([IR])([1-9]?)")
-FUNCTIONS = ("sigmoid", "tanh", "exp", "relu", "clamp", "spike", "detach", "damp")
+FUNCTIONS = ("sigmoid", "tanh", "exp", "sqrt", "relu", "clamp", "spike", "detach", "damp")
 
 
 class Arithmetic:
@@ -39,6 +39,7 @@ class Arithmetic:
     sigmoid = staticmethod(cells.sigmoid)
     tanh = staticmethod(cells.tanh)
     exp = staticmethod(cells.exponential)
+    sqrt = staticmethod(cells.square_root)
     relu = staticmethod(cells.relu)
     detach = staticmethod(cells.detached)
     damp = staticmethod(cells.damped)

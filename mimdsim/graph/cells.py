@@ -158,6 +158,10 @@ def exponential(x: Term) -> Term:
     return x.cell.made("function", x, attributes="exponential")
 
 
+def square_root(x: Term) -> Term:
+    return x.cell.made("function", x, attributes="sqrt")
+
+
 def reciprocal(x: Term) -> Term:
     """1 / x"""
     return x.cell.made("function", x, attributes="reciprocal")

@@ -137,6 +137,7 @@ def test_a_gru_as_text_is_that_of_the_table() -> None:
             beta=0.9,
         ),
         law(("output = relu(I) * exp(-output[t-1])",)),
+        law(("output = I * sqrt(1.5 + output[t-1] * output[t-1])",)),
     ],
 )  # fmt: skip
 def test_cells_from_text_run_on_tiles_as_they_are_meant(model: Any) -> None:
@@ -183,7 +184,10 @@ def test_what_is_no_equation_is_refused(said: str) -> None:
 
 def test_functions_of_numbers_are_numbers() -> None:
     """Of which there is no gradient; a spike of one is refused."""
-    texts = "u = clamp(2, 0, 0.5) * u[t-1] + exp(0) * I - detach(3) * relu(0)", "output = spike(u - sigmoid(0))"
+    texts = (
+        "u = clamp(2, 0, 0.5) * u[t-1] + exp(0) * sqrt(1) * I - detach(3) * relu(0)",
+        "output = spike(u - sigmoid(0))",
+    )
     plain = "u = 0.5 * u[t-1] + I", "output = spike(u - 0.5)"
     made, wanted = (linear_neuron_of(cell_from_equations("own", each, {}, {}), {}) for each in (texts, plain))
     assert made == wanted

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dcls import Dcls1d
-from torch_joined import DenseNet, Inception, NormedBefore, OwnPlanes, SqueezeNet
+from torch_published import Balanced, DenseNet, Inception, NormedBefore, OwnPlanes, SqueezeNet
 
 torch = pytest.importorskip("torch")
 snn = pytest.importorskip("snntorch")
@@ -2748,6 +2748,9 @@ ZOO: dict[str, TorchNetwork] = {
     "neurons written out: potentials that begin half charged": TorchNetwork(
         make=HalfCharged, loss="", judge=of_counts
     ),
+    "neurons written out: balanced resonate and fire": TorchNetwork(
+        make=lambda: Balanced(INPUTS, HIDDEN, CLASSES), loss="ce_rate_loss", judge=of_rate, scale=20.0
+    ),
     "neurons written out: resonate and fire": TorchNetwork(
         make=Resonators, loss="ce_max_membrane_loss", judge=of_membrane, scale=3.0
     ),
@@ -2756,7 +2759,7 @@ ZOO: dict[str, TorchNetwork] = {
 
 
 CONSTANTS = (  # of neurons, which stay as they are
-    "P", "SIG", "V", "a", "alpha", "b", "beta", "k", "thr", "threshold", "w",
+    "P", "SIG", "V", "a", "alpha", "b", "beta", "k", "offset", "omega", "thr", "threshold", "w",
 )  # fmt: skip
 
 

@@ -372,8 +372,10 @@ def sum_boxes(one, other, target, row_start, row_stop, start, stop):  # type: ig
 # ---- arithmetic of cells element by element on boxes of [samples, neurons] matrices: graph/elementwise.py in float32
 
 
-SIGMOID, TANH, EXPONENTIAL, RELU, RECIPROCAL = range(5)
-KINDS = {"sigmoid": SIGMOID, "tanh": TANH, "exponential": EXPONENTIAL, "relu": RELU, "reciprocal": RECIPROCAL}
+SIGMOID, TANH, EXPONENTIAL, RELU, RECIPROCAL, SQRT = range(6)
+KINDS = {
+    "sigmoid": SIGMOID, "tanh": TANH, "exponential": EXPONENTIAL, "relu": RELU, "reciprocal": RECIPROCAL, "sqrt": SQRT,
+}  # fmt: skip
 
 
 @compiled
@@ -388,6 +390,8 @@ def _value(kind, x, like):  # type: ignore[no-untyped-def]
         return real(math.exp(exact))
     if kind == RECIPROCAL:
         return real(1.0 / exact)
+    if kind == SQRT:
+        return real(math.sqrt(exact)) if exact >= 0 else real(np.nan)
     return max(x, real(0))
 
 
@@ -402,6 +406,8 @@ def _derivative(kind, y, like):  # type: ignore[no-untyped-def]
         return y
     if kind == RECIPROCAL:
         return -y * y
+    if kind == SQRT:
+        return like.dtype.type(0.5) / y if y != 0 else like.dtype.type(np.inf)
     return one if y > 0 else like.dtype.type(0)
 
 

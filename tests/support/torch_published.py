@@ -1,4 +1,5 @@
-"""Networks that read what several layers sent side by side (torch.cat), or themselves, or normalise what they read."""
+"""Networks of published code: planes side by side (torch.cat), planes that read themselves, norms before weights, and
+balanced resonate-and-fire neurons."""
 
 from __future__ import annotations
 
@@ -156,3 +157,52 @@ class NormedBefore(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         functional.reset_net(self)
         return self.layers(x) if self.mode == "m" else torch.stack([self.layers(step) for step in x])
+
+
+class Fires(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return gradient / (1 + 10 * x.abs()) ** 2
+
+
+class BalancedResonators(nn.Module):  # type: ignore[misc]
+    """Higuchi et al. 2024: damping that keeps the oscillation from growing, and a refractory state."""
+
+    def __init__(self, inputs: int, neurons: int, dt: float = 0.05):
+        super().__init__()
+        self.fc, self.dt = nn.Linear(inputs + neurons, neurons, bias=False), dt
+        self.omega = nn.Parameter(torch.linspace(3.0, 9.0, neurons))
+        self.offset = nn.Parameter(torch.linspace(0.2, 1.0, neurons))
+
+    def forward(self, x: Any, states: Any) -> Any:
+        z, u, v, q = states
+        current, omega = self.fc(torch.cat((x, z), dim=1)), torch.abs(self.omega)
+        damping = (-1 + torch.sqrt(1 - torch.square(self.dt * omega))) / self.dt - torch.abs(self.offset) - q
+        made = u + damping * u * self.dt - omega * v * self.dt + current * self.dt
+        v = v + omega * u * self.dt + damping * v * self.dt
+        z = Fires.apply(made - 1.0 - q)
+        return z, made, v, q.mul(0.9) + z
+
+
+class Balanced(nn.Module):  # type: ignore[misc]
+    """A layer of them, recurrent, and a leaky read-out."""
+
+    def __init__(self, inputs: int, hidden: int, classes: int):
+        super().__init__()
+        self.cell, self.out, self.hidden = BalancedResonators(inputs, hidden), nn.Linear(hidden, classes), hidden
+
+    def forward(self, x: Any) -> Any:
+        states = [torch.zeros(x.shape[1], self.hidden, dtype=x.dtype) for _ in range(4)]
+        potential: Any = torch.zeros(x.shape[1], self.out.out_features, dtype=x.dtype)
+        made = []
+        for step in x:
+            states = self.cell(step, states)
+            potential = 0.9 * potential + 0.1 * self.out(states[0])
+            made.append(potential)
+        return torch.stack(made)
