@@ -39,6 +39,7 @@ from mimdsim.frameworks.origins import (
     Dropped,
     FunctionResult,
     Input,
+    Joined,
     LayerOutput,
     Made,
     Origin,
@@ -368,7 +369,7 @@ class ModuleRecorder(Recorder):
         learns = norm.training or isinstance(norm, OF_SAMPLES)
         if (of := added_up(of)) is None or not is_sent(of) or not learns:
             return None
-        if any(isinstance(each, (Input, Dropped, Product)) for each in each_in(THROUGH, of)):
+        if any(isinstance(each, (Input, Dropped, Product)) for each in each_in((Joined, *THROUGH), of)):
             return None
         neurons = self._neurons_of(of)
         shape = next((given.shape[k:] for k in range(given.ndim) if given.shape[k:].numel() == neurons), None)
@@ -383,6 +384,8 @@ class ModuleRecorder(Recorder):
         """How many of layers send it, or what a pool makes of them."""
         if isinstance(of, Pooled):
             return of.pool.over(of.planes).neurons
+        if isinstance(of, Joined):
+            return sum(map(self._neurons_of, of.parts))
         if isinstance(of, LayerOutput):
             return self.seen.layers[of.layer].neurons
         if isinstance(of, Made) and of.tensor is not None:

@@ -276,7 +276,8 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
     found = []
     for each, columns in terms_of(origin):
         if isinstance(each, Product):
-            side_by_side = each.of if isinstance(each.of, Joined) and not each.delays else None
+            apart = not (each.delays or each.channels or (each.convolution and each.convolution.groups > 1))
+            side_by_side = each.of if isinstance(each.of, Joined) and apart else None
             parts, widths = (side_by_side.parts, side_by_side.widths) if side_by_side else ((each.of,), (each.inputs,))
             first, times = 0, each.inputs // sum(widths)  # of planes as wide as a window, or all of their pixels
             for part, wide in zip(parts, (times * width for width in widths), strict=True):
@@ -403,7 +404,7 @@ def _spikes_in(operand: object) -> Iterator[Made | None]:
 
 def is_sent(origin: Any) -> bool:
     """Whether layers may send it, or what is made of these without weights."""
-    if isinstance(origin, (Sum, Combined, Pooled, Dropped)):
+    if isinstance(origin, (Sum, Combined, Joined, Pooled, Dropped)):
         return all(map(is_sent, parts_of(origin)))
     spikes = isinstance(origin, LayerOutput) and origin.spikes
     return spikes or isinstance(origin, (Input, Product)) or (isinstance(origin, Made) and origin.op == "spike")

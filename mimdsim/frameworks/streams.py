@@ -54,8 +54,11 @@ class _Reader:
         return {part.weight for part in terms if isinstance(part, Product) and self._sent(part.of)}
 
     def others(self, origin: Any) -> list[Any]:
-        """What is added up in a current, but for products of their own spikes; none of currents side by side."""
+        """What is added up in a current, but for products of their own spikes; none of currents side by side, but for
+        those that layers have to send."""
         terms = [*terms_of(origin)]
+        if isinstance(origin, Joined) and _is_alone(*(part for part, _ in terms)):
+            return [origin]
         apart = any(columns for _, columns in terms) or isinstance(origin, Gate)
         return [] if apart else [part for part, _ in terms if not self.is_own(part)]
 
@@ -130,14 +133,20 @@ def _sending(recorded: Recorded, readers: list[_Reader]) -> dict[str, Product]:
     return {weight: form for weight, form in found.items() if len(set(map(_unpooled, forms[weight]))) == 1}
 
 
+def _is_alone(*parts: Any) -> bool:
+    """Whether one of these is a product that makes all currents of a layer."""
+    return any(each.norm or each.convolution or each.delays for each in _only_products(parts))
+
+
 def _only_products(parts: Iterable[Any]) -> list[Product]:
-    return [each for each in parts if isinstance(each, Product)]
+    """Those that are added up, or side by side in what is."""
+    every = (each for part in parts for each in (part.parts if isinstance(part, Joined) else (part,)))
+    return [each for each in every if isinstance(each, Product)]
 
 
 def _is_mixed(others: list[Any]) -> bool:
     """Whether no layer adds this up by weights of its own."""
-    products = _only_products(others)
-    alone = any(each.norm or each.convolution or each.delays for each in products)
+    products, alone = _only_products(others), _is_alone(*others)
     several = len({each.weight for each in products}) > 1  # not one in several timesteps
     return (alone and several) or (len(products) < len(others) and all(map(is_sent, others)))
 
@@ -247,7 +256,7 @@ class _Streams:
             bias="",
             transposed=False,
             channels=shape[0],
-            call=max(getattr(each, "call", 0) for each in others),
+            call=max(getattr(each, "call", 0) for each in (*others, *_only_products(others))),
         )
         own = [self.replaced(part) for part, _ in terms_of(origin) if reader.is_own(part)]
         return Sum(parts=(read, *own)) if own else read

@@ -45,7 +45,7 @@ from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Pool, Window, same_size
 from mimdsim.graph.delays import Delays
 from mimdsim.graph.names import INPUT, aged
-from mimdsim.graph.sources import ADD, KINDS
+from mimdsim.graph.sources import ADD, CONCAT, KINDS
 from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.workload.interchange.state_dict import layer_names
 
@@ -60,6 +60,7 @@ NEAREST_FUNCTIONS = {  # to functions between layers
     **dict.fromkeys(("matmul", "bmm", "einsum", "scaled_dot_product_attention"), _ATTENTION),
     "relu": "nearest: spikes as they are; relu has no gradient where there is no spike",
 }
+WAYS = {Sum: ADD, Joined: CONCAT}  # in which sources are one
 INSTANCE_NORMS = (torch.nn.InstanceNorm1d, torch.nn.InstanceNorm2d)
 
 
@@ -448,8 +449,8 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
     """What layer `name` reads in its last timestep by weights, of others by their names in the module ('': the input);
     weight: '' where it has none; timesteps: that it took one by one, 0 where it took all at once."""
     of = of if timesteps else _at_once(of)
-    if isinstance(of, (Sum, Combined, Pooled)):
-        by = of.pool if isinstance(of, Pooled) else of.by if isinstance(of, Combined) else ADD
+    if isinstance(of, (Sum, Combined, Joined, Pooled)):
+        by = of.pool if isinstance(of, Pooled) else of.by if isinstance(of, Combined) else WAYS[type(of)]
         return graph.Source(by=by, of=tuple(combination(name, weight, each, timesteps) for each in parts_of(of)))
     if not isinstance(of, (LayerOutput, Input)):
         reads = f"'{weight}' is multiplied by" if weight else f"layer '{name}' reads"
@@ -462,7 +463,7 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
 
 
 def senders_in(of: Origin | None) -> list[LayerOutput | Input]:
-    if isinstance(of, (Sum, Combined, Pooled)):
+    if isinstance(of, (Sum, Combined, Joined, Pooled)):
         return [each for part in parts_of(of) for each in senders_in(part)]
     return [of] if isinstance(of, (LayerOutput, Input)) else []
 
@@ -566,10 +567,8 @@ def _describe(origin: Origin | None) -> str:
         return f"what '{origin.by}' made"
     if isinstance(origin, Gate):
         return "a share of the columns of a product"
-    if isinstance(origin, (Sum, Combined)):
-        return f"a {KINDS[origin.by if isinstance(origin, Combined) else ADD]}"
-    if isinstance(origin, Joined):
-        return "what is side by side with other spikes"
+    if isinstance(origin, (Sum, Combined, Joined)):
+        return f"a {KINDS[origin.by if isinstance(origin, Combined) else WAYS[type(origin)]]}"
     if isinstance(origin, Product):
         return f"a product with '{origin.weight}', without neurons between both"
     if isinstance(origin, Slice):

@@ -210,9 +210,8 @@ class _Body:
     def _gates(self) -> dict[str, int]:
         """By layer, how many columns of its products are of a neuron, where these are several."""
         operations = self.scan.body.operations
-        split = {inner.layer: inner.attributes for inner in operations if inner.kind == "split_columns"}
-        joined = {inner.layer: len(inner.inputs) for inner in operations if inner.kind == "join_columns"}
-        return split | joined
+        apart = [inner for inner in operations if inner.kind in ("split_columns", "join_columns")]
+        return {inner.layer: inner.attributes for inner in apart if isinstance(inner.attributes, int)}
 
     def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
         """Elementwise operations of the same layer with as many products before them, in order."""

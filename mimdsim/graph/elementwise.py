@@ -91,9 +91,21 @@ def _subtract_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | 
     return gradient, scaled(build, op, gradient, -1.0, f"d.{op.inputs[1]}")
 
 
-def _parts(values: tuple[Value, ...], parts: int) -> Outputs:
+Parts = int | tuple[int, ...]  # of columns: so many equal ones, or how wide each is
+
+
+def _widths(parts: Parts, columns: int) -> tuple[int, ...]:
+    return (columns // parts,) * parts if isinstance(parts, int) else parts
+
+
+def _parts(values: tuple[Value, ...], parts: Parts) -> Outputs:
     rows, columns = values[0].shape
-    return tuple((str(part), Value(name="", shape=(rows, columns // parts))) for part in range(parts))
+    widths = enumerate(_widths(parts, columns))
+    return tuple((str(part), Value(name="", shape=(rows, width))) for part, width in widths)
+
+
+def _split(parts: Parts, x: Array) -> tuple[Array, ...]:
+    return tuple(np.split(x, np.cumsum(_widths(parts, x.shape[1]))[:-1], axis=1))
 
 
 def _split_vjp(build: Backward, op: Operation, *gradients: str | None) -> tuple[str | None, ...]:
@@ -104,7 +116,13 @@ def _split_vjp(build: Backward, op: Operation, *gradients: str | None) -> tuple[
         each or build.one("affine", (known,), f"{op.layer}.nothing", layer=op.layer, attributes=nothing)
         for each in gradients
     )
-    return (build.one("join_columns", every, f"d.{op.inputs[0]}", layer=op.layer),)
+    return (build.one("join_columns", every, f"d.{op.inputs[0]}", layer=op.layer, attributes=op.attributes),)
+
+
+def _join_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    widths = tuple(build.forward_value(name).shape[1] for name in op.inputs)
+    names = tuple(f"d.{name}" for name in op.inputs)
+    return build.add("split_columns", (gradient,), names[0], layer=op.layer, attributes=widths, names=names)
 
 
 def _function_gradient(function: str, gradient: Array, y: Array) -> tuple[Any]:
@@ -140,19 +158,17 @@ ELEMENTWISE = (
         recomputed=True,
     ),
     OpDef(
-        name="split_columns",  # attributes: into how many equal parts
-        shapes=lambda values, parts: tuple(
-            (str(part), Value(name="", shape=(values[0].shape[0], values[0].shape[1] // parts)))
-            for part in range(parts)
-        ),
-        evaluate=lambda parts, x: tuple(np.split(x, parts, axis=1)),
+        name="split_columns",  # attributes: Parts
+        shapes=_parts,
+        evaluate=_split,
         vjp=_split_vjp,
         flops=no_flops,
     ),
     OpDef(
-        name="join_columns",
+        name="join_columns",  # attributes: what the parts are of those of split_columns, None for values side by side
         shapes=shaped(lambda values, _: (values[0].shape[0], sum(each.shape[1] for each in values))),
         evaluate=lambda _, *parts: (np.concatenate(parts, axis=1),),
+        vjp=_join_vjp,
         flops=no_flops,
     ),
     OpDef(

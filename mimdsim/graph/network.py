@@ -28,7 +28,7 @@ from mimdsim.graph.names import (
     second_threshold_of,
 )
 from mimdsim.graph.sample_norm import SampleNorm, of_sample
-from mimdsim.graph.sources import ADD, Source
+from mimdsim.graph.sources import ADD, CONCAT, Source
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.numerics.optimisers import Optimiser
 
@@ -132,12 +132,12 @@ class SpikingNetwork(Shown):
                 f"layer '{layer.name}' cannot read '{read.name}'{suggest(read.name, widths)}; it may read "
                 f"{', '.join(widths)} (and itself, by network.recurrence)"
             )
-        pooled = isinstance(read.by, Pool)
+        apart = isinstance(read.by, Pool) or read.by == CONCAT
         has = widths[read.name] if not read.of else read.neurons
-        if rows != has and (pooled or not read.of):
+        if rows != has and (apart or not read.of):
             raise MappingError(f"layer '{layer.name}' has {rows} inputs from '{read.names}', which has {has}")
         for each in read.of:
-            self._check_widths(layer, each, each.neurons if pooled else rows, widths)
+            self._check_widths(layer, each, each.neurons if apart else rows, widths)
 
     def _check_ages(self, layer: Layer) -> None:
         names = [each.names for each in layer.sources]
@@ -169,7 +169,8 @@ class SpikingNetwork(Shown):
                 instead = ", or name each by itself, with weights of its own" if each.by == ADD else ""
                 raise MappingError(f'{said}, which lists of spikes do not hold: set network.spikes = "dense"{instead}')
             planes = {part.names: part.planes(self.planes_of) for part in each.of}
-            if len({one if one and one.positions > 1 else None for one in planes.values()}) > 1:
+            alike = [one if one and one.positions > 1 else None for one in planes.values()]
+            if len({one and replace(one, channels=1) if each.by == CONCAT else one for one in alike}) > 1:
                 have = ", ".join(f"'{name}' has {one or 'none'}" for name, one in planes.items())
                 raise MappingError(f"{said} of other planes each: {have}")
             if isinstance(each.by, Pool) and None in planes.values():

@@ -40,7 +40,7 @@ from mimdsim.graph.names import (
 from mimdsim.graph.network import SpikingNetwork
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
-from mimdsim.graph.sources import ADD, COMPLEMENT, TIMES, Source, labels_of
+from mimdsim.graph.sources import ADD, COMPLEMENT, CONCAT, TIMES, Source, labels_of
 from mimdsim.graph.training import add_updates
 
 OF_NORM = ("gain", "bias", *STATISTICS)  # the parameters that a batch norm has
@@ -78,10 +78,11 @@ def _averages_left(graph: Graph, network: SpikingNetwork) -> dict[str, str]:
 
 def forward_graph(network: SpikingNetwork) -> Graph:
     """The forward scan and the loss."""
-    build, output, others = _over_time(network, learns=True)
+    build, output, sequences = _over_time(network, learns=True)
     build.phase = "loss"
     add_loss(build, network.loss, output, network.logit_scale)
-    for layer, spikes in zip(network.layers, others if network.penalties else (), strict=False):
+    for layer in network.layers[:-1] if network.penalties else ():
+        spikes = sequences[spikes_of(layer.name)]
         wanted = FiringTarget(
             target=network.loss.firing_target, strength=network.loss.firing_strength, neurons=layer.neurons
         )
@@ -161,9 +162,11 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
         carries += (Carry(enters=before(spikes, age + 1), leaves=before(spikes, age)) for age in range(1, oldest))
     counted = emitted if network.loss.firing_strength or network.frozen else []
     handed = _products(body, network, following[0][0]) if following else emitted[-1]
-    counted = [name for name in counted if name != handed]
-    later = [name for name in map(spikes_of, network.read_later(stretch)) if name not in counted]
-    return _scan_of(body, network, carries, (handed, *counted, *later))
+    counted = [name for name in counted if following or name != handed]
+    stacked = dict.fromkeys((*counted, *map(spikes_of, network.read_later(stretch))))
+    if handed in stacked:  # spikes that a norm reads as they are, and others as well, whose gradients come apart
+        handed = body.one("affine", (handed,), current_now(following[0][0].name), attributes=Line(scale=1.0))
+    return _scan_of(body, network, carries, (handed, *stacked))
 
 
 def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
@@ -291,6 +294,8 @@ def _spikes_read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read
         return name if name in body.values else body.one(kind, inputs, name, layer=layer.name, attributes=attributes)
 
     total, *others = (_spikes_read(body, network, layer, each) for each in read.of)
+    if read.by == CONCAT:
+        return once(f"concat({','.join((total, *others))})", "join_columns", (total, *others))
     if isinstance(read.by, Pool):
         planes = read.of[0].planes(network.planes_of)
         assert planes
@@ -481,8 +486,9 @@ def _add_coefficients(build: GraphBuilder, network: SpikingNetwork, scan: Scan) 
             build.add("coefficients", constants, name, layer=layer.name, attributes=about, names=names)
 
 
-def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuilder, Output, tuple[str, ...]]:
-    """A graph that runs the scans over the network's input: the stack of the last layer's outputs, and those of others.
+def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuilder, Output, dict[str, str]]:
+    """A graph that runs the scans over the network's input: the stack of the last layer's outputs, and all sequences by
+    what they are in the scans.
 
     learns: declare the labels, between the input and the parameters."""
     build = builder("forward")
@@ -493,22 +499,21 @@ def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuil
         source = build.one("steady", (source,), "input.every", attributes=network.timesteps)
     if learns:
         build.declare(Value(name=LABELS, shape=(network.batch,)))
-    sequences, others = {before(INPUT_NOW, age): source for age in network.input_ages}, []
+    sequences = {before(INPUT_NOW, age): source for age in network.input_ages}
     for stretch in range(len(network.stretches)):
         scan = _forward_scan(network, stretch)
-        first, *more = _add_scan(build, network, scan, sequences)
-        sequences |= dict(zip(scan.stacked[1:], more, strict=True))
-        others += more
+        stacks = _add_scan(build, network, scan, sequences)
+        sequences |= dict(zip(scan.stacked, stacks, strict=True))
         for layers in network.stretches[stretch + 1 : stretch + 2]:
             for each in layers[0].parameters:
                 if each.role in OF_NORM:
                     build.declare(each.value)
-            _, sequences[current_now(layers[0].name)] = _normalised(build, network, layers[0], first)
+            _, sequences[current_now(layers[0].name)] = _normalised(build, network, layers[0], stacks[0])
     last = network.layers[-1]
     output = Output(
-        name=first, layer=last.name, neurons=last.neurons, timesteps=network.timesteps, spiking=last.spiking
+        name=stacks[0], layer=last.name, neurons=last.neurons, timesteps=network.timesteps, spiking=last.spiking
     )
-    return build, output, tuple(others)
+    return build, output, sequences
 
 
 def _add_scan(build: GraphBuilder, network: SpikingNetwork, scan: Scan, sequences: dict[str, str]) -> tuple[str, ...]:

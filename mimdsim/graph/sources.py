@@ -1,7 +1,7 @@
 """What layers read: spikes of others, alone or combined element by element before weights see them.
 
-As text: 'hidden0', 'hidden0@t-2', 'hidden0 + hidden1', 'hidden0 * (1 - hidden1)' and, with size, stride and padding,
-'max_pool(hidden0, 3, 2, 1)' ('1x3' where height and width differ).
+As text: 'hidden0', 'hidden0@t-2', 'hidden0 + hidden1', 'hidden0 * (1 - hidden1)', 'concat(hidden0, hidden1)' and, with
+size, stride and padding, 'max_pool(hidden0, 3, 2, 1)' ('1x3' where height and width differ).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.graph.convolution import POOLS, Pair, Planes, Pool, Window, pool_planes
 from mimdsim.graph.names import aged
 
-ADD, TIMES, COMPLEMENT = "+", "*", "1 -"
-KINDS = {ADD: "sum", TIMES: "product", COMPLEMENT: "complement"}
+ADD, TIMES, COMPLEMENT, CONCAT = "+", "*", "1 -", "concat"
+KINDS = {ADD: "sum", TIMES: "product", COMPLEMENT: "complement", CONCAT: "concatenation"}
 DEEPEST = 50  # brackets in brackets
 
 
@@ -26,7 +26,8 @@ class Source:
     """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are
     (None: as from layer to layer in the network); or what is made of several, element by element.
 
-    by: how it is made of the sources `of`: their sum, their product, 1 minus the only one, or a pool of its planes.
+    by: how it is made of the sources `of`: their sum, their product, 1 minus the only one, all side by side (of planes
+    their channels), or a pool of its planes.
     """
 
     name: str = ""
@@ -69,6 +70,8 @@ class Source:
             places = (f"{a}" if a == b else f"{a}x{b}" for a, b in (window.kernel, window.stride, window.padding))
             return f"{self.by.kind}_pool({', '.join((self.of[0].text(leaf), *places))})"
         parts = [each.text(leaf) for each in self.of]
+        if self.by == CONCAT:
+            return f"concat({', '.join(parts)})"
         inner = [
             f"({part})" if each.by == COMPLEMENT or (each.by == ADD and self.by != ADD) else part
             for each, part in zip(self.of, parts, strict=True)
@@ -88,6 +91,8 @@ class Source:
             if planes is None:
                 raise MappingError(f"'{self.names}' pools '{of[0].names}', which has no planes")
             return replace(self, of=of, neurons=planes.neurons)
+        if self.by == CONCAT:
+            return replace(self, of=of, neurons=sum(each.neurons for each in of))
         return replace(self, of=of, neurons=of[0].neurons if of else widths[self.name])
 
     def planes(self, of: Callable[[str], Planes | None]) -> Planes | None:
@@ -95,6 +100,8 @@ class Source:
         if not self.of:
             return of(self.name)
         planes = self.of[0].planes(of)
+        if self.by == CONCAT and planes:
+            return replace(planes, channels=sum(each.channels for part in self.of if (each := part.planes(of))))
         return self.by.over(planes) if isinstance(self.by, Pool) and planes else planes
 
     def values(self, leaf: Callable[[Source], np.ndarray], planes_of: Callable[[str], Planes | None]) -> np.ndarray:
@@ -108,6 +115,8 @@ class Source:
             if planes is None or planes.neurons != parts[0].shape[-1]:
                 raise MappingError(f"'{self.of[0].names}', which is pooled, has other planes than {planes}")
             return pool_planes(self.by, planes, parts[0])
+        if self.by == CONCAT:
+            return np.concatenate(parts, axis=-1)
         if len({each.shape for each in parts}) > 1:
             raise MappingError(f"the {self.kind} of '{', '.join(each.names for each in self.of)}', of several widths")
         made = 1 - parts[0] if self.by == COMPLEMENT else parts[0]
@@ -137,8 +146,8 @@ def source_of(text: str) -> Source:
 
 def _no_source(what: str, text: str) -> MappingError:
     return MappingError(
-        f"network.sources: '{what}' is no source in '{text}'; write a layer, 'a + b', 'a * b', '1 - a' or "
-        "'max_pool(a, size, stride, padding)'"
+        f"network.sources: '{what}' is no source in '{text}'; write a layer, 'a + b', 'a * b', '1 - a', "
+        "'concat(a, b)' or 'max_pool(a, size, stride, padding)'"
     )
 
 
@@ -174,10 +183,17 @@ def _factor(tokens: list[str], text: str, depth: int) -> Source:
     name = tokens[0]
     kind = name.removesuffix("_pool")
     pooled = kind != name and kind in POOLS and tokens[1] == "("
-    if not pooled and name != "(":
+    joined = name == CONCAT and tokens[1] == "("
+    if not (pooled or joined) and name != "(":
         return _layer(tokens, text)
-    del tokens[: 1 + pooled]
+    del tokens[: 1 + (pooled or joined)]
     inner = _sum(tokens, text, depth + 1)
+    if joined:
+        parts = [inner]
+        while tokens[0] == ",":
+            del tokens[0]
+            parts.append(_sum(tokens, text, depth + 1))
+        inner = Source(by=CONCAT, of=tuple(parts))
     sizes: list[Pair] = []
     while pooled and tokens[0] == ",":
         size = tokens[1].split("x")

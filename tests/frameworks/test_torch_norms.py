@@ -184,3 +184,26 @@ def test_normalised_currents_that_are_added_up_are_layers_that_send_them() -> No
         assert network.unweighted == ("hidden1", "output")
         assert network.sources == {"output": ("hidden0 + hidden2",)}
         assert network.batch_norm == norms
+
+
+def test_norms_of_sequences_come_before_weights_and_others_read_the_same_spikes() -> None:
+    """A DenseNet with its norms first, all timesteps at once: gradients of the program are those of PyTorch."""
+    torch.manual_seed(0)
+    module = zoo.PreActivation("m")
+    with torch.no_grad():
+        for conv in (*module.stem, *module.convs, module.last):
+            conv.weight.mul_(4)
+    spikes, labels = (torch.rand(4, 3, 2, 4, 4) < 0.4).float(), torch.tensor([1, 4, 2])
+    workload = mimdsim.from_torch(module, spikes)
+    assert any(each.startswith("concat(") for read in workload.network.sources.values() for each in read)
+    program = mimdsim.torch_function(workload, "mk2")
+    found = program(spikes.flatten(2))
+    made = module.double()(spikes.double()).sum(0)
+    assert float((found - made).abs().max()) == 0
+    for scores in (found, made):
+        nn.functional.cross_entropy(scores, labels).backward()
+    assert float(made.std()) > 0
+    for mine, theirs in ((program.hidden0, module.stem[0].weight), (program.output, module.last.weight)):
+        wanted = theirs.grad.reshape(len(theirs), -1).T
+        assert float(wanted.abs().max()) > 1e-3
+        assert float((mine.grad - wanted).abs().max()) < 1e-4 * float(wanted.abs().max())

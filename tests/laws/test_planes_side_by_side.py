@@ -101,6 +101,71 @@ def test_they_are_one_convolution_of_what_is_side_by_side() -> None:
     np.testing.assert_allclose(sum(apart), joined, rtol=1e-12, atol=1e-12)
 
 
+def concatenated(case: str) -> SpikingNetwork:
+    """hidden2 reads planes as one source: in groups, without weights, or normalised."""
+    network = side_by_side()
+    first, second, third, output = network.layers
+    of = tuple(Source(name=each.name, neurons=each.neurons) for each in (first, second))
+    read = Source(by="concat", of=of, neurons=first.neurons + second.neurons)
+    planes = Planes(channels=5, height=6, width=6)
+    assert third.convolution is not None
+    if case == "groups":
+        convolution = replace(third.convolution.over(5), groups=5, channels=5)
+        third = replace(third, inputs=180, neurons=100, sources=(read,), convolution=convolution)
+    else:
+        norm = None if case == "no weights" else BatchNorm(per=case)
+        about = {"inputs": 180, "neurons": 180, "sources": (read,), "convolution": None, "unweighted": True}
+        third = replace(third, **about, planes=planes, norm=norm, bias=False)
+    flat = tuple(replace(each, neurons=third.neurons) if each.name == third.name else each for each in output.sources)
+    return replace(network, layers=(first, second, third, replace(output, sources=flat)))
+
+
+@pytest.mark.parametrize("case", ["groups", "no weights", "timestep", "sequence"])
+def test_planes_side_by_side_are_one_source(case: str) -> None:
+    network = concatenated(case)
+    values = given_values(network, 3)
+    for name in {"gain.hidden2", "variance.hidden2"} & values.arrays.keys():
+        values.arrays[name] = 1 + np.abs(values.arrays[name])
+    expected = interpreted(network, values)
+    assert min(np.abs(gradient).max() for gradient in expected.gradients.values()) > 1e-6
+    found = executed(compiled(network), values, strict=True)
+    if network.layers[2].norm is None:
+        assert_agree(found, expected)
+    for key, gradient in expected.gradients.items():  # sums of norms are rounded in another order
+        assert relative_error(found.gradients[key], gradient) < 1e-5, key
+    graph, inputs = training_graph(network), given_values(network, 4, dtype=np.float64).for_graph(network)
+    for strategy in ("as_published", "hoisted"):
+        meant, made = interpret(graph, inputs), execute(graph, inputs, strategy=strategy)
+        for value in graph.outputs:
+            assert relative_error(np.asarray(made[value]), np.asarray(meant[value])) < 1e-12, (value, strategy)
+
+
+def test_in_one_timestep_norms_of_the_sequence_are_those_of_the_timestep() -> None:
+    """Gradients and penalties, where spikes are normalised and read beside what is behind the norm."""
+
+    def made(per: str) -> dict[str, np.ndarray]:
+        network = side_by_side(timesteps=1)
+        network = replace(network, loss=replace(network.loss, firing_strength=0.1, firing_target=0.2))
+        first, second, third, output = network.layers
+        about = {"convolution": None, "unweighted": True, "norm": BatchNorm(per=per), "bias": False}
+        read = Source(name="hidden0", neurons=first.neurons)
+        second = replace(
+            second, inputs=108, neurons=108, sources=(read,), planes=Planes(channels=3, height=6, width=6), **about
+        )
+        sources = tuple(replace(each, neurons=108) if each.name == "hidden1" else each for each in third.sources)
+        flat = tuple(replace(each, neurons=108) if each.name == "hidden1" else each for each in output.sources)
+        output = replace(output, sources=flat, inputs=108)
+        network = replace(network, layers=(first, second, replace(third, sources=sources), output))
+        graph = training_graph(network)
+        found = interpret(graph, given_values(network, 3, dtype=np.float64).for_graph(network))
+        return {name: np.asarray(found[name]) for name in graph.outputs}
+
+    one, other = made("timestep"), made("sequence")
+    assert {"penalty.hidden0", "penalty.hidden1", "penalty.hidden2", "gradient.w.hidden0"} <= one.keys()
+    for name in one:
+        np.testing.assert_allclose(other[name], one[name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("of", ["neuron", "plane"])
 @pytest.mark.parametrize("per", ["timestep", "sequence"])

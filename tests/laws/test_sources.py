@@ -223,6 +223,7 @@ SUMS = {
     "feedback": {"hidden0": ("input", "hidden1 + hidden2"), "output": ("hidden2 + hidden0",)},
     "AND, IAND": {"hidden2": ("hidden0 * hidden1",), "output": ("hidden2 * (1 - hidden0 * hidden1) + hidden1@t-1",)},
     "a product of a sum": {"hidden2": ("hidden1", "(hidden0 + hidden1) * (1 - input)")},
+    "side by side": {"hidden1": ("concat(hidden0, input)",), "output": ("concat(hidden2, hidden0 + hidden1@t-1)",)},
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dcls import Dcls1d
-from torch_published import Balanced, DenseNet, Inception, NormedBefore, OwnPlanes, SqueezeNet
+from torch_published import Balanced, DenseNet, Inception, NormedBefore, OwnPlanes, PreActivation, SqueezeNet
 
 torch = pytest.importorskip("torch")
 snn = pytest.importorskip("snntorch")
@@ -2462,6 +2462,9 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "norms before the weights, by timestep": TorchNetwork(
         make=lambda: NormedBefore("s"), judge=of_counts, sample=(2, 4, 4), scale=6.0
+    ),
+    "DenseNet, norms first": TorchNetwork(
+        make=lambda: PreActivation("s"), judge=of_counts, sample=(2, 4, 4), scale=4.0
     ),
     "planes that read themselves": TorchNetwork(
         make=lambda: OwnPlanes(False), judge=of_counts, sample=(2, 4, 4), scale=3.0

@@ -159,6 +159,32 @@ class NormedBefore(nn.Module):  # type: ignore[misc]
         return self.layers(x) if self.mode == "m" else torch.stack([self.layers(step) for step in x])
 
 
+class PreActivation(nn.Module):  # type: ignore[misc]
+    """A DenseNet whose norms come first (Cordone et al. 2022); kernels of two sizes make the currents of its stem."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.stem = nn.ModuleList([jelly.Conv2d(2, 2, 3, padding=1, bias=False), jelly.Conv2d(2, 2, 1, bias=False)])
+        self.norms = nn.ModuleList([jelly.BatchNorm2d(channels) for channels in (4, 7, 10)])
+        self.convs = nn.ModuleList(
+            [jelly.Conv2d(4, 3, 3, padding=1), jelly.Conv2d(7, 3, 3, padding=1), jelly.Conv2d(10, 5, 1)]
+        )
+        self.lifs = nn.ModuleList([lif() for _ in range(5)])
+        self.pool, self.last, self.mode = jelly.AvgPool2d(4), jelly.Linear(5, 6), mode
+        functional.set_step_mode(self, mode)
+
+    def _layers(self, x: Any, channels: int) -> Any:
+        made = self.lifs[0](torch.cat([conv(x) for conv in self.stem], channels))
+        for norm, conv, cell in zip(self.norms[:2], self.convs[:2], self.lifs[1:3], strict=True):
+            made = torch.cat([made, cell(conv(norm(made)))], channels)
+        made = self.pool(self.lifs[3](self.convs[2](self.norms[2](made))))
+        return self.lifs[4](self.last(made.flatten(channels)))
+
+    def forward(self, x: Any) -> Any:
+        functional.reset_net(self)
+        return self._layers(x, 2) if self.mode == "m" else torch.stack([self._layers(step, 1) for step in x])
+
+
 class Fires(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

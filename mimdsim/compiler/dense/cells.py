@@ -77,9 +77,11 @@ def lower_split(low: ArrayLowering, op: Operation) -> None:
         rows, columns = low.values[part].shape
         parts.append((low.matrix(part, (rows, columns), blocks, low.category), blocks, columns))
         low.storage[part] = (parts[-1][0],)
+    begin = 0
     with low.superstep("split columns", op.kind, layer=op.layer):
-        for number, (target, blocks, columns) in enumerate(parts):
-            _move_columns(low, op, source, target, number * columns, blocks)
+        for target, blocks, columns in parts:
+            _move_columns(low, op, source, target, begin, blocks)
+            begin += columns
 
 
 def lower_join(low: ArrayLowering, op: Operation) -> None:

@@ -196,8 +196,9 @@ class Network(Trained):
 
     In `sources`, "hidden0@t" and "hidden0@t-3" say the delay of one source, which may be there at several ages; spikes
     of a layer that comes later are at least one timestep old. "hidden0 + hidden1" are the dense spikes of both added
-    up, which must be as many, with one matrix of weights; products, complements and pools stand there too, as in
-    "hidden0 * (1 - hidden1)" and "max_pool(hidden0, 3, 2, 1)" (size, stride, padding).
+    up, which must be as many, with one matrix of weights; products, complements, pools and what is side by side stand
+    there too, as in "hidden0 * (1 - hidden1)", "max_pool(hidden0, 3, 2, 1)" (size, stride, padding) and
+    "concat(hidden0, hidden1)".
     """
 
     hidden: tuple[int, ...] = Field(max_length=MAX_LAYERS)
@@ -260,8 +261,8 @@ class Network(Trained):
     sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LAYERS)]] = Field(
         default_factory=dict, max_length=MAX_LAYERS
     )
-    """By layer, what it reads, each with weights of its own: 'input', other layers, or their sums, products and pools
-    of dense spikes; by default the layer before it."""
+    """By layer, what it reads, each with weights of its own: 'input', other layers, or sums, products, pools and
+    concatenations of dense spikes; by default the layer before it."""
     unweighted: tuple[str, ...] = Field(default=(), max_length=MAX_LAYERS)
     """Layers that have no weights: what one reads of dense spikes, or of numbers, is the current of its neurons, one to
     one."""
