@@ -344,7 +344,7 @@ class ModuleRecorder(Recorder):
             self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,), votes=int(module.voting_size)))
         elif kind is Kind.NORM:
             self.seen.norms[name] += 1
-            self.mark(made, _normalised(where, name, module, self._sent(name, module, given, of) or of))
+            self.mark(made, _normalised(where, name, module, self._unweighted(name, module, given, of) or of))
         elif kind is Kind.NEURON:
             self._record_neurons(name, where, module, args, made)
         else:
@@ -364,7 +364,7 @@ class ModuleRecorder(Recorder):
             options = options_of(where, function, module, given, made)
             self.mark(made, self._of_function(where, function, given, options, **names))
 
-    def _sent(self, name: str, norm: Any, given: torch.Tensor, of: Origin | None) -> Product | None:
+    def _unweighted(self, name: str, norm: Any, given: torch.Tensor, of: Origin | None) -> Product | None:
         """What a norm reads of layers, as their current without weights."""
         learns = norm.training or isinstance(norm, OF_SAMPLES)
         if (of := added_up(of)) is None or not is_sent(of) or not learns:

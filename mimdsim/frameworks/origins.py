@@ -239,7 +239,7 @@ class Feed:
     def convolution(self) -> Convolution | None:
         """How it reads planes, some of those of its product where others are side by side with them."""
         whole = self.product.convolution
-        return whole and whole.over((self.last - self.first) // whole.window.taps * whole.groups)
+        return whole and whole.with_planes((self.last - self.first) // whole.window.taps * whole.groups)
 
 
 def parts_of(origin: object) -> tuple[Any, ...]:

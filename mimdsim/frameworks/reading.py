@@ -283,7 +283,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             if reading.weights or (layer.unweighted and not layer.trained_norm):
                 currents += spikes
                 continue
-            matrix = np.ones((1, layer.row)) if layer.unweighted else _acting(source.function, weights[array])
+            matrix = np.ones((1, layer.gains)) if layer.unweighted else _acting(source.function, weights[array])
             if source.product.delays:
                 spikes, matrix = at_every_age(source.product.delays, spikes, matrix, weights[f"delay.{name}"])
             alike = array if len(source.feeds) > 1 else source.product.weight
@@ -295,9 +295,9 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             bias = 0.0 if norm.averages else bias
         for spikes, matrix in together.values():
             convolution = layer.sources[0].product.convolution
-            convolution = convolution and convolution.over(spikes.shape[-1] // convolution.planes.positions)
+            convolution = convolution and convolution.with_planes(spikes.shape[-1] // convolution.planes.positions)
             if layer.unweighted:
-                convolution = one_to_one(layer.row, spikes.shape[-1])
+                convolution = one_to_one(layer.gains, spikes.shape[-1])
             if norm:
                 largest = np.maximum(largest, largest_of_norm(convolution, spikes, matrix, bias, norm, rows[0]))
             currents += currents_of(convolution, spikes, matrix, bias, norm, rows)

@@ -120,7 +120,7 @@ class TorchLayer:
             raise refusal(f"layer '{self.calls.name}': {problem}") from None
 
     @property
-    def row(self) -> int:
+    def gains(self) -> int:
         """How many biases, or gains, it has: one for each of its planes, or neurons."""
         if self.convolution:
             return self.convolution.channels
@@ -361,7 +361,7 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
     if not layer.norm:
         return layer
     of: Any = module.get_submodule(layer.norm)
-    columns = layer.row
+    columns = layer.gains
     features, groups = features_of(of)
     plain = isinstance(of, ROW_NORMS) and of.weight is None  # which is that of one group of all planes
     if features != columns and not (plain and layer.convolution and features == layer.convolution.made.neurons):
@@ -492,9 +492,9 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     made = {each.calls.name: each.convolution.result for each in every if each.convolution}
     made |= {each.calls.name: planes for each in every if each.unweighted and (planes := each.calls.planes)}
     of = layer.sources[0].read.planes(made.get) if layer.unweighted and layer.norm else None
-    if of and of.channels != layer.row:
+    if of and of.channels != layer.gains:
         raise refusal(
-            f"'{layer.norm}' normalises {layer.row} neurons of planes of {of} by themselves; nearest: a norm of "
+            f"'{layer.norm}' normalises {layer.gains} neurons of planes of {of} by themselves; nearest: a norm of "
             "channels, before they are flattened"
         )
     if not any(feed.product.convolution for feed in layer.feeds):

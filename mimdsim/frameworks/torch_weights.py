@@ -113,7 +113,7 @@ def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
     held = {"weight": (f"gain.{name}", 1.0), "bias": (f"{_shift_of(norm)}.{name}", 0.0)} if norm else {}
     if norm and norm.averages:
         held |= {"running_mean": (f"mean.{name}", 0.0), "running_var": (f"variance.{name}", 1.0)}
-    columns = layer.row
+    columns = layer.gains
     shape = norm.rows if norm else 1, columns
     plain: dict[str, np.ndarray]
     plain = {array: np.full(shape, value) for of, (array, value) in held.items() if of not in layer.of_norm}

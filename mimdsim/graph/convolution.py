@@ -161,7 +161,7 @@ class Convolution:
     def fan_in(self) -> int:
         return self.read.channels // self.groups * self.window.taps
 
-    def over(self, channels: int) -> Convolution:
+    def with_planes(self, channels: int) -> Convolution:
         """The same of so many planes."""
         return replace(self, planes=replace(self.planes, channels=channels))
 

@@ -340,7 +340,7 @@ class Layer(Shown):
 
     def convolution_of(self, neurons: int) -> Convolution | None:
         """How it reads a source of so many neurons, which are planes."""
-        return self.convolution and self.convolution.over(neurons // self.convolution.planes.positions)
+        return self.convolution and self.convolution.with_planes(neurons // self.convolution.planes.positions)
 
     def rows_of(self, neurons: int) -> int:
         """The rows of the weights of a source of so many neurons."""

@@ -294,7 +294,7 @@ class SpikingNetwork(Shown):
             )
         for source in self.sources(layer):
             given = source.planes(self.planes_of)
-            wanted = convolution.over(source.neurons // convolution.planes.positions).planes
+            wanted = convolution.with_planes(source.neurons // convolution.planes.positions).planes
             given = wanted if source.name == INPUT else given
             if given != wanted or given.neurons != source.neurons:
                 has = f"{source.neurons} values" if source.name == INPUT else given or "no planes"

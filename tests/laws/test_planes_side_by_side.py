@@ -97,7 +97,7 @@ def test_they_are_one_convolution_of_what_is_side_by_side() -> None:
     """Their currents add up to those of a convolution of all planes."""
     draw = np.random.default_rng(3)
     parts = [Convolution(planes=Planes(channels=n, height=6, width=6), window=KEEPS, channels=4) for n in (3, 2, 2)]
-    whole = parts[0].over(7)
+    whole = parts[0].with_planes(7)
     spikes = [(draw.random((5, each.planes.neurons)) < 0.3).astype(float) for each in parts]
     weights = [draw.normal(size=(each.fan_in, 4)) for each in parts]
 
@@ -120,7 +120,7 @@ def concatenated(case: str) -> SpikingNetwork:
     planes = Planes(channels=5, height=6, width=6)
     assert third.convolution is not None
     if case == "groups":
-        convolution = replace(third.convolution.over(5), groups=5, channels=5)
+        convolution = replace(third.convolution.with_planes(5), groups=5, channels=5)
         third = replace(third, inputs=180, neurons=100, sources=(read,), convolution=convolution)
     else:
         norm = None if case == "no weights" else BatchNorm(per=case)
@@ -198,7 +198,7 @@ def test_planes_of_other_sizes_and_groups_are_refused() -> None:
     network = side_by_side()
     *layers, third, output = network.layers
     with pytest.raises(MappingError, match="a convolution with groups, reads hidden0, hidden1, input: one source can"):
-        replace(third, convolution=replace(third.convolution.over(3), groups=3, channels=3), neurons=60)
+        replace(third, convolution=replace(third.convolution.with_planes(3), groups=3, channels=3), neurons=60)
     small = replace(layers[1], convolution=replace(layers[1].convolution, window=Window(kernel=(3, 3))), neurons=32)
     sources = third.sources[0], replace(third.sources[1], neurons=32), third.sources[2]
     flat = tuple(replace(each, neurons=32) if each.name == "hidden1" else each for each in output.sources)
