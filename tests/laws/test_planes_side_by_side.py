@@ -15,12 +15,13 @@ from test_convolutions import INPUT, pooled
 from test_dropout import drawn, dropping
 from test_whole_tensors import assert_alike, outcome, run_whole
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Patches, Planes, Pool, Window
 from mimdsim.graph.layer import Source
 from mimdsim.graph.operations import OPERATIONS
+from mimdsim.workload.interchange.layers import network_of_layers
 
 KEEPS = Window(kernel=(3, 3), padding=(1, 1))
 READ = {"hidden1": ("input",), "hidden2": ("hidden0", "hidden1", "input"), "output": ("hidden1", "hidden2")}
@@ -194,8 +195,12 @@ def test_every_gpu_strategy_reads_them(strategy: str) -> None:
         assert relative_error(np.asarray(made[value]), np.asarray(meant[value])) < 1e-12, value
 
 
-def test_planes_of_other_sizes_and_groups_are_refused() -> None:
+def test_planes_of_other_sizes_and_groups_and_files_are_refused() -> None:
     network = side_by_side()
+    with pytest.raises(
+        MimdsimError, match="a convolution of several sources is not written to files; nearest: a state"
+    ):
+        network_of_layers(network, given_values(network, 3).arrays, 1e-3)
     *layers, third, output = network.layers
     with pytest.raises(MappingError, match="a convolution with groups, reads hidden0, hidden1, input: one source can"):
         replace(third, convolution=replace(third.convolution.with_planes(3), groups=3, channels=3), neurons=60)

@@ -123,7 +123,8 @@ def network_of_layers(
         if layer.convolution and layer.convolution.own:
             raise _not_in_files(layer, "a kernel over a layer's own spikes is not written to files")
         if layer.convolution and len(reads) > 1:
-            raise _not_in_files(layer, "a convolution of several sources, or of their sum, is not written to files")
+            several = "several sources" if len(read) > 1 else "a sum of spikes"
+            raise _not_in_files(layer, f"a convolution of {several} is not written to files")
         populations.append(
             Population(
                 node=layer.name,
