@@ -76,9 +76,15 @@ def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tu
                 raster=tuple((int(when), int(neuron)) for when, neuron in points if name not in numbers),
                 sparsity=_sparsity(network, activity, index - 1, dropped) if index else None,
                 sends="numbers" if name in numbers else "lists" if network.spikes == "sparse" else "dense",
+                reads=_read_by(network, network.layers[index - 1]) if index else (),
             )
         )
     return tuple(profiles)
+
+
+def _read_by(network: SpikingNetwork, layer: Layer) -> tuple[str, ...]:
+    own = (layer.name,) if layer.recurs else ()
+    return tuple(dict.fromkeys((*(each.name for each in network.terms(layer)), *own)))
 
 
 def _sizes(network: SpikingNetwork) -> list[tuple[str, int, int]]:

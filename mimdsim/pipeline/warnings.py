@@ -173,7 +173,11 @@ def stash_note(workload: Workload, gpus: tuple[GpuMachine, ...]) -> Iterator[str
 def engine_note(log: TrainingLog) -> Iterator[str]:
     """Said when whole tensors could not train the network, and the slower compiled program did."""
     if log.engine_reasons:
-        reasons = "; ".join(reason.partition("; use ")[0] for reason in log.engine_reasons)
+        layers: dict[str, list[str]] = {}  # by what is said of them
+        for reason in log.engine_reasons:
+            name, is_of_layer, why = reason.partition("; use ")[0].rpartition("': ")
+            layers.setdefault(why, []).extend([name.removeprefix("layer '")] if is_of_layer else [])
+        reasons = "; ".join(f"{why} ({', '.join(names)})" if names else why for why, names in layers.items())
         yield f"trained by the compiled program, which is exact and slower: {reasons}"
 
 

@@ -314,7 +314,8 @@ class Activity(Shown):
 
     spikes, listed: mean over the batch per timestep (true spikes; entries listed, gradient entries included).
     raster: (timestep, neuron) pairs of one sample. dropped: spikes beyond capacity, whole batch and sequence.
-    sends: lists, dense spikes, or numbers of cells, of which `spikes` are those that are not zero.
+    sends: lists, dense spikes, or numbers of cells, of which `spikes` are those that are not zero. reads: the layers,
+    itself or the input whose spikes it reads, at whatever ages; () in runs of before this was kept.
     """
 
     layer: str
@@ -327,6 +328,7 @@ class Activity(Shown):
     raster: tuple[tuple[int, int], ...]
     sparsity: Sparsity | None = None  # of layers; the input has no weights
     sends: Literal["lists", "dense", "numbers"] = "lists"
+    reads: tuple[str, ...] = ()
 
 
 ACCURACY_MATTERS = 0.01  # assumed: nobody chooses otherwise for less than a percentage point

@@ -8,13 +8,14 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.atomic_folder import replace_files
 from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
-from mimdsim.profile import RunProfile
+from mimdsim.profile import Activity, RunProfile
 from mimdsim.report.colours import layer_colours
 from mimdsim.report.explorer_data import walk_of
 from mimdsim.report.formatting import changed_fields, plain
@@ -47,6 +48,7 @@ class FigurePlan:
         return drawn
 
 
+LAYERS_DRAWN = 12  # of a network
 PLANS: dict[tuple[str, str], dict[str, str]] = {  # captions by name, by section and module
     ("time", "figures_time"): {
         "time_by_phase": "Time by phase: compute (slowest tile), internal exchange, sync and host, if any.",
@@ -139,6 +141,9 @@ def write_report(
         walk=walk,
         links=links,
         colours=layer_colours(profile),
+        layers=profile.activity[:LAYERS_DRAWN],
+        chained=_chained(profile.activity),
+        arcs=_arcs(profile.activity[:LAYERS_DRAWN]),
         scripts=[name for name in SCRIPTS if links or name not in DRAWS_LINKS],
         files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
     )
@@ -147,6 +152,19 @@ def write_report(
         for name, (_, data) in files.items():
             write_atomically(draft / name, data)
     return [folder / "report.html", *(folder / name for name in files)]
+
+
+def _chained(activity: Sequence[Activity]) -> list[int]:
+    """The places of layers that the next one reads; of runs in which that is not said, all."""
+    said = any(one.reads for one in activity)
+    return [at for at, (one, after) in enumerate(pairwise(activity)) if not said or one.layer in after.reads]
+
+
+def _arcs(activity: Sequence[Activity]) -> list[tuple[int, int, int]]:
+    """(place of a layer, of one that reads it and does not come next, how far they are apart)."""
+    places = {one.layer: at for at, one in enumerate(activity)}
+    every = ((places[name], at) for at, one in enumerate(activity) for name in one.reads if name in places)
+    return [(begin, end, max(1, abs(end - begin))) for begin, end in every if end != begin + 1]
 
 
 def _figures_to_draw(walked: bool) -> list[FigurePlan]:

@@ -31,6 +31,7 @@ from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, simulate
+from mimdsim.pipeline.warnings import engine_note
 from mimdsim.workload import MappingOptions, load_workload
 
 NETWORK = small_network((20, 70, 12, 4), timesteps=6, batch=4, optimiser=Adam(learning_rate=0.01))
@@ -183,6 +184,12 @@ def test_auto_trains_by_whole_tensors_or_says_why_not() -> None:
     frozen = trained("auto", FROZEN, **never)
     assert frozen.engine == "program"
     assert "layer 'output': some of its weights are frozen" in frozen.engine_reasons[0]
+    (said,) = engine_note(frozen)
+    assert said.endswith("exact and slower: some of its weights are frozen, others are trained (output)")
+    instead = "; use the compiled program"
+    several = tuple(f"layer '{name}': cells do not run as whole tensors{instead}" for name in ("hidden0", "output"))
+    (said,) = engine_note(replace(frozen, engine_reasons=(*several, f"sparse cells{instead}")))
+    assert said.endswith("slower: cells do not run as whole tensors (hidden0, output); sparse cells")
 
 
 def normed(per: str, **how: Any) -> SpikingNetwork:

@@ -189,6 +189,21 @@ def test_console_is_narrow_aligned_and_in_page_order(profile: RunProfile) -> Non
     assert len({len(line) for line in block}) == 1
 
 
+def test_the_network_is_drawn_as_its_layers_read_each_other(profile: RunProfile, tmp_path: Path) -> None:
+    """Straight arrows to the next layer, arcs to others, dashed ones back; of runs that do not say it a chain."""
+    reads = {"hidden0": ("input", "hidden0"), "hidden1": ("input",), "output": ("hidden1", "hidden0")}
+    assert [one.layer for one in profile.activity] == [*reads]
+    known = tuple(dataclasses.replace(one, reads=reads.get(one.layer, ())) for one in profile.activity)
+    drawn = []
+    for activity in (profile.activity, known):
+        write_report(dataclasses.replace(profile, activity=activity, tiled=None, gpus=()), tmp_path)
+        page = (tmp_path / "report.html").read_text()
+        figure = page.partition('<figure class="network">')[2].partition("</figure>")[0]
+        drawn.append((figure.count("34h58"), figure.count("-7l4 7l4 -7"), figure.count("stroke-dasharray")))
+    assert drawn == [(2, 0, 0), (1, 2, 1)]
+    assert "dashed: a timestep later" in figure
+
+
 def test_console_of_long_names_stays_narrow(profile: RunProfile) -> None:
     long = dataclasses.replace(
         profile,
