@@ -252,19 +252,21 @@ def test_sums_of_spikes_run_on_tiles_as_they_are_meant(
 
 
 def combined(sign: str, terms: list[str]) -> str:
+    if sign == "concat":
+        return f"concat({', '.join(terms)})"
     text = sign.join(terms)
     return text + ")" * (text.count("(") - text.count(")"))
 
 
 @st.composite
 def any_sums(draw: st.DrawFn) -> SpikingNetwork:
-    """Every layer reads one or two sums of what it likes."""
+    """Every layer reads one or two sums, products or concatenations of what it likes."""
     network, dropout = network_of_sums({}, delay=draw(st.sampled_from([0, 1]))), draw(st.sampled_from([0.0, 0.4]))
     names, sources = [layer.name for layer in network.layers], {}
     for index, name in enumerate(names):
         known = [*((one, 0) for one in (INPUT, *names[:index])), *((one, 1) for one in names[:-1] if one != name)]
         terms = [f"{one}@t-{age}" if age else f"{one}@t" for one, age in known]
-        signs = st.sampled_from([" + ", " * ", " * (1 - ", " + 1 - "])
+        signs = st.sampled_from([" + ", " * ", " * (1 - ", " + 1 - ", "concat"])
         several = st.lists(st.sampled_from(terms), unique=True, min_size=1, max_size=3).map(sorted)
         every = st.tuples(signs, several).map(lambda drawn: combined(*drawn))
         before = f"{(INPUT, *names)[index]}@t"

@@ -69,19 +69,13 @@ def _move_columns(low: ArrayLowering, op: Operation, source: str, target: str, b
 
 
 def lower_split(low: ArrayLowering, op: Operation) -> None:
-    """split_columns: every part where the cells lie."""
-    source = low.storage[op.inputs[0]][0]
-    parts = []
-    for part in op.outputs:
-        blocks = _blocks(low, part)
-        rows, columns = low.values[part].shape
-        parts.append((low.matrix(part, (rows, columns), blocks, low.category), blocks, columns))
-        low.storage[part] = (parts[-1][0],)
-    begin = 0
+    """split_columns: every part where the cells lie, or where the body leaves it."""
+    source, begin = low.storage[op.inputs[0]][0], 0
+    targets = [low.result(op, _blocks(low, part), output=number) for number, part in enumerate(op.outputs)]
     with low.superstep("split columns", op.kind, layer=op.layer):
-        for target, blocks, columns in parts:
-            _move_columns(low, op, source, target, begin, blocks)
-            begin += columns
+        for part, target in zip(op.outputs, targets, strict=True):
+            _move_columns(low, op, source, target, begin, low.blocks[target])
+            begin += low.values[part].shape[1]
 
 
 def lower_join(low: ArrayLowering, op: Operation) -> None:
