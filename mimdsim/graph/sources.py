@@ -101,7 +101,9 @@ class Source:
             return of(self.name)
         planes = self.of[0].planes(of)
         if self.by == CONCAT and planes:
-            return replace(planes, channels=sum(each.channels for part in self.of if (each := part.planes(of))))
+            every = [each for part in self.of if (each := part.planes(of))]
+            whole = len(every) == len(self.of)  # else neurons are beside planes of one pixel
+            return replace(planes, channels=sum(each.channels for each in every)) if whole else None
         return self.by.over(planes) if isinstance(self.by, Pool) and planes else planes
 
     def values(self, leaf: Callable[[Source], np.ndarray], planes_of: Callable[[str], Planes | None]) -> np.ndarray:

@@ -288,6 +288,14 @@ def test_any_sums_run_as_they_are_meant(examples: int) -> None:
     holds()
 
 
+def test_planes_of_one_pixel_beside_neurons_are_neurons() -> None:
+    """Dropout of planes would take them for wider ones."""
+    known = {"hidden0": Planes(channels=8, height=1, width=1), "hidden1": Planes(channels=3, height=1, width=1)}
+    assert source_of("concat(hidden0, hidden1)").planes(known.get) == Planes(channels=11, height=1, width=1)
+    assert source_of("concat(hidden0, hidden2)").planes(known.get) is None
+    assert source_of("concat(hidden2, hidden0)").planes(known.get) is None
+
+
 @pytest.mark.parametrize("delay", [0, 1])
 def test_a_sum_is_read_as_its_terms_with_the_same_weights(delay: int) -> None:
     """The same spikes; the gradient is the sum of those of the terms."""
