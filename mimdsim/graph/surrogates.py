@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,7 @@ def known_surrogate(name: str) -> Surrogate:
     return SURROGATES[name]
 
 
+@cache
 def half_width(name: str) -> float:
     """Slope times x where the derivative is half as high as at 0; infinite where it is the same everywhere."""
     derivative = SURROGATES[name].derivative

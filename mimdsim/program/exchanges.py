@@ -232,7 +232,7 @@ def _remote_parts(scope: Scope, parts: list[Part]) -> dict[_Key, tuple[int, list
         alike = id(access.table), access.variable.mapping, access.field.box, access.variable.shape
         if alike in local:
             continue
-        here = replace(access, table=part)
+        here = access.on(part)
         boxes = here.boxes
         remote = np.flatnonzero(~is_local(here.mapping, part.tiles, boxes, here.shape))
         if not len(remote):
@@ -268,7 +268,7 @@ def _count_arranged(scope: Scope, tally: ExchangeCounter) -> None:
         for access in in_rows:
             part = part_of[id(access.table)]
             if part.vertices:
-                bounds = bounds_of(replace(access, table=part).boxes)
+                bounds = bounds_of(access.on(part).boxes)
                 wanted.setdefault((access.variable.name, access.shift), []).append((part.tiles, bounds))
         for (name, shift), rows_of in wanted.items():
             _count_rows(scope.program.variables[name], shift is not None, *_concatenate(rows_of), tally)

@@ -160,7 +160,10 @@ Part = tuple[VertexTable, np.ndarray]  # some vertices of a table, and their row
 
 
 def by_rows(table: VertexTable) -> Iterator[Part]:
-    """The vertices of a table, in order."""
+    """The vertices of a table, in order; a table of few is its own only part."""
+    if 0 < table.vertices <= ROWS_AT_ONCE:
+        yield table, np.arange(table.vertices)
+        return
     for first in range(0, table.vertices, ROWS_AT_ONCE):
         rows = slice(first, first + ROWS_AT_ONCE)
         yield table.some(rows), np.arange(*rows.indices(table.vertices))

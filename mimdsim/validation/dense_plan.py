@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -88,20 +88,20 @@ class _Formats:
             positions, out_groups, in_groups, shared=shared, worker_contexts=self.contexts, assembler=assembler
         )
 
-    def reduce(self, outputs: int, added: int, last: bool, sram_bytes: int) -> int:
+    def reduce(self, outputs: Any, added: int, last: bool, sram_bytes: int) -> Any:
         """`outputs` sums of `added` partial sums; without a list of pointers where the own partial sum lies apart."""
         arriving = (added - 1) * outputs * self.sum_size
         elements = ceil_divide(arriving, MEMORY_ELEMENT_BYTES) * MEMORY_ELEMENT_BYTES
-        single = outputs % (16 // self.sum_size) == 0 and elements < sram_bytes / SINGLE_INPUT_SHARE
-        return reduce_add_cycles(
+        single = (outputs % (16 // self.sum_size) == 0) & (elements < sram_bytes / SINGLE_INPUT_SHARE)
+        cycles = partial(
+            reduce_add_cycles,
             outputs,
-            added - single,
             dtype=self.partials,
             out_dtype=self.dtype if last else self.partials,
-            single_input=single,
             worker_contexts=self.contexts,
             vector_bytes=self.vector_bytes,
         )
+        return np.where(single, cycles(added - 1, single_input=True), cycles(added))
 
     def slice(self, elements: Any, dtype: str) -> Any:
         formats: dict[str, Any] = {"worker_contexts": self.contexts, "vector_bytes": self.vector_bytes}
@@ -192,9 +192,13 @@ def _estimates(machine: MimdMachine, formats: _Formats, m: int, k: int, n: int) 
     sums, rate = out_groups * formats.units * positions, machine.exchange.bytes_per_cycle
     shared = np.where(rows % machine.exchange.tiles_per_bus == 0, machine.exchange.tiles_per_bus, 1)
     moving_b = np.ceil((b - b // rows) * formats.size / (rate * shared))
-    pairs, which = np.unique(np.stack([sums, inner]), axis=1, return_inverse=True)
-    each = [_estimated_reduction(formats, machine, int(held), int(depth)) for held, depth in pairs.T]
-    body = np.ceil((a - a // columns) * formats.size / rate) + np.array(each)[which.ravel()]
+    (depths, held), which = np.unique(np.stack([inner, sums]), axis=1, return_inverse=True)
+    several, first = np.unique(depths, return_index=True)
+    each = [
+        _estimated_reduction(formats, machine, alike, int(depth))
+        for depth, alike in zip(several, np.split(held, first[1:]), strict=True)
+    ]
+    body = np.ceil((a - a // columns) * formats.size / rate) + np.concatenate(each)[which.ravel()]
     body += formats.multiply(positions, out_groups, in_groups, assembler=False)
     slices = formats.slice(ceil_divide(a, columns), formats.dtype)
     slices = slices + formats.slice(ceil_divide(ceil_divide(sums, inner), steps), formats.partials)
@@ -202,8 +206,8 @@ def _estimates(machine: MimdMachine, formats: _Formats, m: int, k: int, n: int) 
     names = ("steps", "row_splits", "inner_splits", "column_splits", "out_groups", "in_groups", "positions")
     table = dict(zip(names, (steps, rows, inner, columns, out_groups, in_groups, positions), strict=True))
     table |= {"a": a, "b": b, "sums": sums}
-    several = np.flatnonzero(steps > 1)
-    at = np.concatenate([np.arange(len(steps)), several])
+    again = np.flatnonzero(steps > 1)
+    at = np.concatenate([np.arange(len(steps)), again])
     early = np.arange(len(at)) >= len(steps)
     cycles = body[at] * steps[at] + moving_b[at] * np.where(early, 1, steps[at])
     held_bytes = (a + b)[at] * formats.size + sums[at] * formats.sum_size
@@ -214,24 +218,25 @@ def _estimates(machine: MimdMachine, formats: _Formats, m: int, k: int, n: int) 
     }
 
 
-def _estimated_reduction(formats: _Formats, machine: MimdMachine, sums: int, depth: int) -> int:
+def _estimated_reduction(formats: _Formats, machine: MimdMachine, sums: Any, depth: int) -> np.ndarray:
     """The planner's cycles to exchange and add partial sums (estimateConvReduceCycles)."""
     rate = machine.exchange.bytes_per_cycle
-    cycles, outputs, before = math.ceil(sums * formats.sum_size / rate), ceil_divide(sums, depth) * depth, depth
+    outputs: Any = ceil_divide(sums, depth) * depth
+    cycles, before = np.ceil(sums * formats.sum_size / rate), depth
     if depth == 1 and formats.dtype != formats.partials:
-        return cycles + _cast(formats, sums)
-    moved = sums
+        return np.asarray(cycles + _cast(formats, sums))
+    moved: Any = sums
     for number, left in enumerate(stages(depth)):
-        cycles += math.ceil(moved * formats.sum_size / rate) if number else 0
+        cycles += np.ceil(moved * formats.sum_size / rate) if number else 0
         added = ceil_divide(before, left)
         before, outputs, moved = ceil_divide(before, added), ceil_divide(outputs, added), ceil_divide(moved, added)
         cycles += formats.reduce(outputs, added, left == 1, machine.tile.sram_bytes)
-    return cycles
+    return np.asarray(cycles)
 
 
-def _cast(formats: _Formats, elements: int) -> int:
+def _cast(formats: _Formats, elements: Any) -> Any:
     more: dict[str, Any] = {"worker_contexts": formats.contexts, "vector_bytes": formats.vector_bytes}
-    return int(cast_1d_cycles(elements, source=formats.partials, target=formats.dtype, **more))
+    return cast_1d_cycles(elements, source=formats.partials, target=formats.dtype, **more)
 
 
 def _priced(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> DensePlan:
@@ -282,7 +287,7 @@ def _reduction(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> t
     """(compute, exchange, exchanges) of one step."""
     sums, before = at["sums"], at["inner_splits"]
     if before == 1:
-        return (_cast(formats, sums) + LAUNCH_CYCLES if formats.dtype != formats.partials else 0), 0, 0
+        return (int(_cast(formats, sums)) + LAUNCH_CYCLES if formats.dtype != formats.partials else 0), 0, 0
     compute, exchange, held = 0, 0, sums
     for left in stages(before):
         added = ceil_divide(before, left)
@@ -290,6 +295,6 @@ def _reduction(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> t
         outputs = ceil_divide(ceil_divide(sums, formats.units), adding) * formats.units
         wire = max(held - outputs, (added - 1) * outputs) * formats.sum_size
         exchange += int(fabric_of(machine).estimate(wire, added - 1, added - 1))
-        compute += formats.reduce(outputs, added, left == 1, machine.tile.sram_bytes) + LAUNCH_CYCLES
+        compute += int(formats.reduce(outputs, added, left == 1, machine.tile.sram_bytes)) + LAUNCH_CYCLES
         before, held = left, outputs
     return compute, exchange, len(stages(at["inner_splits"]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 from commands import mimdsim
+from reference_rows import stale
 
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.validation.markdown_page import (
@@ -21,7 +21,6 @@ from mimdsim.validation.markdown_page import (
     TableNote,
     load_notes,
     page_lines,
-    ratios_svg,
     rows_as_json,
     summarised,
     table,
@@ -33,8 +32,6 @@ from mimdsim.validation.training_runs import Run, configurations, mean_rows, slo
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "predicted-and-measured.md"
-DATA = ROOT.parent / "shared" / "data" / "nmnist"
-TRAINING = "ipu_training_step_ms.csv"
 
 
 def make_row(name: str, predicted: float | None, published: float | None = 10.0, **more: object) -> Row:
@@ -53,18 +50,6 @@ NOTES = Notes(
     table=(TableNote(file="mine.csv", title="My table", about="What it is."),),
     disagreement=(Disagreement(file="mine.csv", rows=("bad*",), term="the wire", note="Too slow."),),
 )
-
-
-def stale(notes: Notes, rows: list[Row]) -> list[str]:
-    """Patterns of tables in `rows` that match no row that is out, as 'file: pattern'."""
-    out = [row for row in rows if row.within is False]
-    files = {row.file for row in rows}
-    return [
-        f"{each.file}: {pattern}"
-        for each in notes.disagreement
-        for pattern in each.rows
-        if each.file in files and not any(row.file == each.file and fnmatchcase(row.name, pattern) for row in out)
-    ]
 
 
 def page_of(rows: list[Row], notes: Notes = NOTES, **more: object) -> str:
@@ -192,25 +177,6 @@ def test_a_misspelt_note_is_refused(tmp_path: Path) -> None:
 def test_every_table_carried_is_introduced() -> None:
     notes = load_notes()
     assert all(notes.of_table(path.name) for path in default_files())
-
-
-@pytest.mark.slow
-def test_rows_out_of_the_quick_tables_have_notes_and_no_note_is_stale() -> None:
-    rows = check_files(tuple(path for path in default_files() if path.name != TRAINING), None, lambda *_: None)
-    notes = load_notes()
-    assert [row.name for row in notes.missing(rows)] == []
-    assert stale(notes, rows) == []
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not DATA.exists(), reason="needs N-MNIST recordings")
-def test_rows_out_of_the_training_log_have_notes_and_the_page_is_current() -> None:
-    rows = check_files(default_files(), DATA, lambda *_: None)
-    notes = load_notes()
-    assert [row.name for row in notes.missing(rows)] == []
-    assert stale(notes, rows) == []
-    assert PAGE.read_text(encoding="utf-8") == page_of(rows, notes, with_data=True) + "\n"
-    assert PAGE.with_suffix(".svg").read_text(encoding="utf-8") == ratios_svg(rows)
 
 
 def test_the_page_in_docs_is_whole_and_explains_what_is_out() -> None:

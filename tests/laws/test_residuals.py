@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from math import exp
 from pathlib import Path
-from typing import Any
 
 import pytest
+from scripts import script
 
 from mimdsim.base.residuals import RESIDUALS, WIDER, combined, interval, quantile, residuals_of
 from mimdsim.profile import Doubt
 from mimdsim.profile.records import half_width_cycles
-from mimdsim.validation import Row, validate
+from mimdsim.validation import Row
 from mimdsim.validation.reference_table import around, within_bounds
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "references" / "silicon"
-
-
-@pytest.fixture(scope="module")
-def residuals() -> Any:
-    """benchmarks/residuals.py"""
-    spec = importlib.util.spec_from_file_location("residuals", ROOT / "benchmarks" / "residuals.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_score_that_nine_of_ten_stay_below() -> None:
@@ -70,22 +58,7 @@ def test_every_class_has_its_factor() -> None:
     assert all(each.factor > 0 and each.of in (name, WIDER[name]) for name, each in RESIDUALS.items())
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not SHARED.exists(), reason="needs the folder of outside references")
-def test_factors_are_those_of_the_tables_and_intervals_hold(residuals: Any) -> None:
-    also = ("tenstorrent_noc_latencies", "tenstorrent_dram_measured", "blur_weak_scaling")
-    rows = [*validate(), *validate([SHARED / f"{name}.csv" for name in also])]
-    for figures in WIDER:
-        of, giving = residuals.lenders(rows, figures)
-        known = RESIDUALS[figures]
-        found = quantile(residuals.scores(giving)), len(giving), len({each.origin for each in giving})
-        assert (of, *found) == (known.of, pytest.approx(known.factor, rel=0.006), known.rows, known.sources), figures
-        own = [each for each in rows if each.figures == figures and each.score is not None]
-        if len(own) >= 20:
-            least, most = residuals.band(len(own))
-            assert least <= sum(score <= known.factor for score in residuals.scores(own)) <= most, figures
-
-
-def test_the_band_of_nine_in_ten(residuals: Any) -> None:
+def test_the_band_of_nine_in_ten() -> None:
     """Of ten: P(at most 6) is 1.3 %, P(at most 7) 7 %; P(at most 9) is 65 %."""
+    residuals = script("benchmarks/residuals.py")
     assert residuals.band(10) == (7, 10)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 import typing
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -92,10 +93,9 @@ def messages() -> list[str]:
 
 def figures() -> list[str]:
     """What is predicted for every row of the published tables that needs no recordings."""
-    from mimdsim.validation.tables import check_files, default_files
+    from reference_rows import published_rows
 
-    rows = check_files(default_files(), None, lambda *_: None)
-    return sorted({f"{row.file} {row.name} [{row.unit}]: {_number(row.predicted)}" for row in rows})
+    return sorted({f"{row.file} {row.name} [{row.unit}]: {_number(row.predicted)}" for row in published_rows()})
 
 
 def _number(value: float | None) -> str:
@@ -105,8 +105,14 @@ def _number(value: float | None) -> str:
 LISTED = {"commands": commands, "keys": keys, "names": names, "messages": messages, "figures": figures}
 
 
-def read(name: str) -> list[str]:
-    return (LISTS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+def gone(name: str) -> list[str]:
+    """Lines of the list of before that are neither in that of now nor in `renamed.toml`, which says what they are now
+    ('': nothing is); and what it says of lines that never were."""
+    renamed: dict[str, str] = tomllib.loads((LISTS / "renamed.toml").read_text(encoding="utf-8")).get(name, {})
+    before, now = (LISTS / f"{name}.txt").read_text(encoding="utf-8").splitlines(), set(LISTED[name]())
+    found = [line for line in before if line not in now and line not in renamed]
+    found += [each for each in renamed.values() if each and each not in now]
+    return found + [line for line in renamed if line not in before]
 
 
 if __name__ == "__main__":

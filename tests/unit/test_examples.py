@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from by_hand import tiny
+from scripts import script
 
 from mimdsim.execution import Executor
 from mimdsim.program import extents_of, verify
@@ -34,11 +34,7 @@ def test_hand_written_program_keeps_the_rules_computes_and_is_timed() -> None:
 
 def hand_written(cells: int, tiles: int) -> ModuleType:
     """The example as a module, for another size."""
-    spec = importlib.util.spec_from_file_location("hand_written", ROOT / "examples" / "hand_written.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("examples/hand_written.py")
     module.CELLS, module.TILES = cells, tiles
     return module
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from by_hand import outcome, timed, tiny
+from scripts import script
 
 from mimdsim.checking.kernel import load_kernel
 from mimdsim.compiler.place.product_plan import plan_product
@@ -24,12 +24,7 @@ KERNELS = ("matrix_product", "stencil_halo", "csr_product", "all_reduce", "histo
 
 
 def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / "kernels" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(f"examples/kernels/{name}.py")
 
 
 def machine_of(name: str) -> MimdMachine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import script
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -48,11 +48,7 @@ def test_every_cell_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ipykernel")
     monkeypatch.setenv("MIMDSIM_HOME", str(ROOT))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))))
-    where = importlib.util.spec_from_file_location("execute", ROOT / "notebooks" / "execute.py")
-    assert where is not None
-    assert where.loader is not None
-    execute = importlib.util.module_from_spec(where)
-    where.loader.exec_module(execute)
+    execute = script("notebooks/execute.py")
     before, after = json.loads(path.read_text(encoding="utf-8")), execute.executed(path)
     for cell, again in zip(code_cells(before), code_cells(after), strict=True):
         kinds = [[output["output_type"] for output in each["outputs"]] for each in (cell, again)]

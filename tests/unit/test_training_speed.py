@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import shutil
 import subprocess
 import sys
@@ -11,17 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scripts import script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "training_speed.py"
 
 
 def benchmark() -> Any:
-    found = importlib.util.spec_from_file_location("training_speed", SCRIPT)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    return script("benchmarks/training_speed.py")
 
 
 @pytest.mark.slow

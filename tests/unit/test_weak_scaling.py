@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scripts import script
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import place
@@ -46,13 +46,7 @@ FIRST_HIDDEN = {"nmnist": {2: (978, 48), 4: (980, 48), 8: (984, 48)}, "shd": {2:
 
 
 def sweep() -> ModuleType:
-    """benchmarks/weak_scaling.py, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("weak_scaling", ROOT / "benchmarks" / "weak_scaling.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("benchmarks/weak_scaling.py")
 
 
 @pytest.mark.first(1)

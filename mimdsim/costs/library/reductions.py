@@ -91,7 +91,7 @@ def reduce_contiguous_cycles(
 
 
 def reduce_add_cycles(
-    outputs: int,
+    outputs: Elements,
     partials: int,
     *,
     dtype: str = "f32",
@@ -100,7 +100,7 @@ def reduce_add_cycles(
     interleaved: bool = False,
     worker_contexts: int = 6,
     vector_bytes: int = 8,
-) -> int:
+) -> Elements:
     """Tile cycles to add `partials` vectors of `outputs` elements, as after a split matrix product (ReduceAdd).
 
     `single_input`: the partials are contiguous; `interleaved`: in memory that loads twice as much per cycle.
@@ -117,13 +117,11 @@ def reduce_add_cycles(
         return 33 + worker_contexts * (20 + (per_partial * partials + finish) * loops)
     finish -= 1
     per_partial = max(1, widest // path) + 1  # +1: load the next partial's pointer
-    tail = outputs % widest
-    loops, uneven = divmod(outputs // widest + tail.bit_count(), worker_contexts)
-    worker = 32
-    if uneven and tail:
-        worker += 2 * partials + (13 if dtype == "f32" else 11)  # the last round handles only short pieces
-    elif uneven:
-        loops += 1
+    tail = outputs % widest  # below 8: a piece for each of its bits
+    loops, uneven = divmod(outputs // widest + (tail & 1) + (tail >> 1 & 1) + (tail >> 2), worker_contexts)
+    short = (uneven > 0) & (tail > 0)
+    worker = 32 + short * (2 * partials + (13 if dtype == "f32" else 11))  # the last round handles only short pieces
+    loops = loops + ((uneven > 0) & (tail == 0))
     return worker_contexts * (worker + (per_partial * partials + finish) * loops)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from mimdsim.program.loop_extents import RECORDED, Derived, Hits, Lists, Recorde
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.program import Program, Stretch, extents_named, extents_of
 from mimdsim.program.records import MOST_CONSTANT_BYTES, Problem, Relay, Variable, VertexTable
-from mimdsim.program.vertex_boxes import bounds_of, by_rows, describe_box, spatial_mapping
+from mimdsim.program.vertex_boxes import ROWS_AT_ONCE, bounds_of, describe_box, spatial_mapping
 
 NO_VARIABLE = "which is not a variable of the program"
 BOX_FITS = "box fits variable"
@@ -220,7 +219,8 @@ def check_shapes(scope: Scope) -> Iterator[Problem]:
     for access in scope.accesses:
         try:
             access.mapping  # noqa: B018
-            replace(access, table=access.table.some(slice(0))).boxes  # noqa: B018
+            few = access.table.vertices <= ROWS_AT_ONCE
+            access.on(access.table if few else access.table.some(slice(0))).boxes  # noqa: B018
         except (MappingError, ValueError) as mismatch:
             yield scope.problem(BOX_FITS, f"cannot be placed: {mismatch}", access.table)
 
@@ -260,8 +260,7 @@ def _entry_problem(variable: Variable, shift: int, stretch: Stretch, *, writes: 
 def check_boxes(scope: Scope) -> Iterator[Problem]:
     """The first vertex of each field whose box is not inside the variable."""
     for access in scope.accesses:
-        parts = ((replace(access, table=part).boxes, rows) for part, rows in by_rows(access.table))
-        outside = (outside_boxes(scope, access, bounds_of(boxes), rows) for boxes, rows in parts)
+        outside = (outside_boxes(scope, access, bounds_of(part.boxes), rows) for part, rows in access.parts())
         yield from next(filter(None, outside), [])
 
 

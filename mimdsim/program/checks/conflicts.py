@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -88,8 +87,7 @@ def _is_surely_apart(accesses: list[Access]) -> bool:
     if sum(access.table.vertices for access in accesses) <= vertex_boxes.ROWS_AT_ONCE:
         return False
     return all(
-        _overlap_within([replace(access, table=part) for access, (part, _) in zip(accesses, parts, strict=True)])
-        is None
+        _overlap_within([access.on(part) for access, (part, _) in zip(accesses, parts, strict=True)]) is None
         for parts in vertex_boxes.by_tiles([access.table for access in accesses])
     )
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Proble
 from mimdsim.program.vertex_boxes import (
     bounds_of,
     boxes_on_tiles,
-    by_rows,
     describe_box,
     is_local,
     order_of,
@@ -163,7 +161,7 @@ def check_copies_delivered(scope: Scope) -> Iterator[Problem]:
 def check_reach(scope: Scope) -> Iterator[Problem]:
     """The first vertex of each field that reads what is neither local nor delivered, or writes what is not local."""
     for access in scope.accesses:
-        reached = (_reach_problem(scope, replace(access, table=part), rows) for part, rows in by_rows(access.table))
+        reached = (_reach_problem(scope, part, rows) for part, rows in access.parts())
         broken = next(filter(None, reached), None)
         if broken is not None:
             rule, text, vertex = broken

@@ -17,7 +17,7 @@ from mimdsim.numerics.columns import exchange_fragments
 from mimdsim.program.checks.scope import Access
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Problem, Superstep, Variable, problem_in
-from mimdsim.program.vertex_boxes import bounds_of, by_rows, describe_element
+from mimdsim.program.vertex_boxes import bounds_of, boxes_of, by_rows, describe_element
 
 
 @dataclass(kw_only=True, eq=False)
@@ -201,7 +201,7 @@ class _FollowedAccess:
     def _of_entry(self, entry: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(rows, boxes) that touch part of an entry, a part of the vertices after another."""
         for part, rows in by_rows(self.access.table):
-            boxes = replace(self.access, table=part).boxes
+            boxes = boxes_of(part, self.access.field, self.access.variable)
             if self.held.timed and self.access.shift is None:
                 here = (boxes[:, 0, 0] <= entry) & (entry < boxes[:, 0, 1])
                 rows, boxes = rows[here], boxes[here, 1:]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
+from mimdsim.program import vertex_boxes
 from mimdsim.program.codelet import Field
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.program import Program, Stretch
 from mimdsim.program.records import Problem, Superstep, Variable, VertexTable, problem_in
-from mimdsim.program.vertex_boxes import boxes_of, spatial_mapping
+from mimdsim.program.vertex_boxes import boxes_of, by_rows, spatial_mapping
 
 ON_A_TILE = "every element is on a tile"
 IN_REPEAT = "timestep in repeat"
@@ -36,14 +38,30 @@ class Access:
     def shape(self) -> tuple[int, ...]:
         return self.variable.shape[self.shift is not None :]
 
-    @property
+    @cached_property
     def mapping(self) -> TileMapping:
         return spatial_mapping(self.variable, self.shift is not None)
 
     @property
     def boxes(self) -> np.ndarray:
-        """As given by `boxes_of`; not kept, as most are of variables that nothing writes meanwhile."""
+        """As given by `boxes_of`; kept for several checks unless they are many, most of which nothing writes
+        meanwhile."""
+        return self._kept_boxes if self.table.vertices <= vertex_boxes.ROWS_AT_ONCE else self._made_boxes()
+
+    @cached_property
+    def _kept_boxes(self) -> np.ndarray:
+        return self._made_boxes()
+
+    def _made_boxes(self) -> np.ndarray:
         return boxes_of(self.table, self.field, self.variable)
+
+    def on(self, part: VertexTable) -> Access:
+        """The same of some of the vertices."""
+        return self if part is self.table else replace(self, table=part)
+
+    def parts(self) -> Iterator[tuple[Access, np.ndarray]]:
+        """The same of the vertices in order, many at once, and their rows in the table."""
+        return ((self.on(part), rows) for part, rows in by_rows(self.table))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,14 +78,16 @@ class Scope:
     stretch: Stretch = field(default_factory=lambda: Stretch(body=()))
     described: dict[TileMapping, bytes] = field(default_factory=dict)
 
-    @property
-    def accesses(self) -> Iterator[Access]:
+    @cached_property
+    def accesses(self) -> list[Access]:
         """Of all fields whose operand is a variable of the program, table by table."""
-        for table in self.superstep.tables:
-            for item in table.codelet.fields:
-                variable = self.program.variables.get(table.operands[item.name])
-                if variable is not None:
-                    yield Access(table=table, field=item, variable=variable)
+        variables = self.program.variables
+        return [
+            Access(table=table, field=item, variable=variables[table.operands[item.name]])
+            for table in self.superstep.tables
+            for item in table.codelet.fields
+            if table.operands[item.name] in variables
+        ]
 
     def problem(self, rule: str, text: str, table: VertexTable | None = None, vertex: int = 0) -> Problem:
         """As `problem_in` the superstep."""

@@ -177,9 +177,8 @@ def busiest_products_cycles(shape: SparseShape, propagation: Propagation | None,
 def reduction_cycles(shape: SparseShape, partials: int, depth: int, contexts: int) -> int:
     """Add `depth` fp32 partial sums of each result, shared by the `depth` tiles, or only cast."""
     if depth > 1:
-        return reduce_add_cycles(
-            ceil_divide(partials, depth), depth, dtype="f32", out_dtype=shape.dtype, worker_contexts=contexts
-        )
+        own = ceil_divide(partials, depth)
+        return int(reduce_add_cycles(own, depth, dtype="f32", out_dtype=shape.dtype, worker_contexts=contexts))
     if shape.dtype == "f32":
         return 0
     # Only a cast: 26 to start, then a vector of fp32 a cycle (popsparse getCastCycleEstimate).
