@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replace_files
 from mimdsim.base.console import Progress, silent
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.search_path import Named, several
 from mimdsim.base.units import counted, parse_numbers
@@ -103,7 +103,7 @@ def run(
     if checkpoint is not None:
         saved = Checkpoints(path=Path(checkpoint), resume=resume, accept_other_code=accept_other_code)
     chosen = WINDOW if window is None else _window(window, wanted.data.timesteps)
-    with _backgrounds(report) as (advising, drawing):
+    with _backgrounds(report) as (advising, drawing), _named(mapping):
         made = simulate(
             *(wanted, tiled, beside),
             dump=None if dump is None else Path(dump),
@@ -172,7 +172,7 @@ def compare(
             best = search(case, aims, candidates=best_mapping, processes=processes, progress=progress, explained=False)
             found[each.name] = best.best.options
         wanted = wanted.model_copy(update={"mapping": found[tiled[0].name]})
-    with _backgrounds(report) as (advising, drawing):
+    with _backgrounds(report) as (advising, drawing), _named(mapping):
         made = simulate(
             *(wanted, tiled[0], gpus),
             beside=tiled[1:],
@@ -460,6 +460,17 @@ def _asked(
     return Request(
         workload=named[0], machine=named[1], changes=dict(changes or {}), mapping=str(mapping or ""), name=name
     )
+
+
+@contextlib.contextmanager
+def _named(mapping: str | Path | None) -> Iterator[None]:
+    """Problems with keys of a mapping begin with the file that has them."""
+    try:
+        yield
+    except (MappingError, DoesNotFit) as problem:
+        if mapping is None or not str(problem).removeprefix("the parts of ").startswith("mapping."):
+            raise
+        raise type(problem)(f"{mapping}: {problem}") from None
 
 
 def _from_file(mapping: str | Path | None) -> dict[str, str]:

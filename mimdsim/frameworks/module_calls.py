@@ -24,6 +24,7 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.frameworks.delays import delays_of
 from mimdsim.frameworks.neurons import (
     SNNTORCH_STATES,
+    WRITTEN_OUT,
     Reading,
     as_its_model,
     has_model,
@@ -101,7 +102,7 @@ NEAREST = {
     ),
     **dict.fromkeys(("ConstantCurrentLIFEncoder", "PoissonEncoder", "PopulationEncoder"), _ENCODED),
     **dict.fromkeys(("LatencyEncoder", "PeriodicEncoder", "SpikeLatencyEncoder", "SpikeLatencyLIFEncoder"), _ENCODED),
-    **dict.fromkeys(("PSN", "MaskedPSN", "SlidingPSN"), "spikingjelly LIFNode"),
+    **dict.fromkeys(("PSN", "MaskedPSN"), "spikingjelly SlidingPSN"),
     **dict.fromkeys(("DSRIFNode", "DSRLIFNode", "ILIFNode", "OTTTLIFNode"), "spikingjelly IFNode or LIFNode"),
     "GatedLIFNode": "spikingjelly ParametricLIFNode",
     "ElementWiseRecurrentContainer": "spikingjelly LinearRecurrentContainer of spikes, or snntorch RLeaky",
@@ -184,7 +185,8 @@ class ModuleRecorder(Recorder):
         def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             makes_weights = "parametrizations." in self.names.get(id(module), "")
             if self._inside or makes_weights or (kind := kind_of(module)) is Kind.CONTAINER:
-                return plain(module, *args, **kwargs)
+                written = None if self._inside else WRITTEN_OUT.get(neuron_key(module))
+                return written(module, *args) if written else plain(module, *args, **kwargs)
             if kind is Kind.UNKNOWN:
                 raise refusal(f"{self._where(module)} is not among the layers that run here{nearest(module)}")
             self._inside += 1

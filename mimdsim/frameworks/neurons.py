@@ -349,6 +349,22 @@ def _run_spikingjelly(module: Any, currents: torch.Tensor) -> torch.Tensor:
     return torch.stack(list(every))
 
 
+def _sliding_psn(module: Any, x: torch.Tensor) -> torch.Tensor:
+    """Neurons whose potential is a weighted sum of their last currents, which SpikingJelly makes of all at once."""
+    currents: list[torch.Tensor] = []
+    if module.step_mode == "s":
+        currents = module.queue = list(module.queue)
+    made = []
+    for current in x if module.step_mode == "m" else [x]:
+        currents.append(current)
+        del currents[: -module.k]
+        weighted = (module.weight[module.k - 1 - age] * each for age, each in enumerate(reversed(currents)))
+        made.append(module.surrogate_function(sum(weighted, module.bias)))
+    return torch.stack(made) if module.step_mode == "m" else made[0]
+
+
+# what modules do that do it in a way that is not read, written out
+WRITTEN_OUT: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {"spikingjelly.SlidingPSN": _sliding_psn}
 _NORSE = ("tau_mem_inv", "v_leak", "v_th", "v_reset")
 _LIF, _LSNN = ("tau_syn_inv", *_NORSE), ("tau_syn_inv", "tau_adapt_inv", "beta", *_NORSE)
 _READ_OUT = ("tau_syn_inv", "tau_mem_inv", "v_leak")

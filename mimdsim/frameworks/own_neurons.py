@@ -16,11 +16,12 @@ import numpy as np
 import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.frameworks.arithmetic import OVER, TIMES
+from mimdsim.frameworks.arithmetic import ADD, OVER, TIMES
 from mimdsim.frameworks.neurons import Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import (
     THROUGH,
     Currents,
+    Dropped,
     FunctionResult,
     Gate,
     Joined,
@@ -30,7 +31,9 @@ from mimdsim.frameworks.origins import (
     Parameter,
     Product,
     Read,
+    Slice,
     Sum,
+    each_in,
     is_in_time,
     timestep_of,
     with_parts,
@@ -125,9 +128,12 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     recorded = replace(recorded, returned=[_undivided(origin) for origin in recorded.returned])
     for name, calls in recorded.layers.items():
         if isinstance(read := calls.origins[-1], Made) and not calls.reading.weights:
+            given = (arg for arg in read.args if is_current(arg))
+            normed = any(product.norm for arg in given for product in products_of(arg))
             raise refusal(
                 f"layer '{name}' reads what '{read.by}' made; neurons of a framework read products of spikes and "
                 "weights, with their biases, which numbers may multiply"
+                f"{'; what multiplies a norm belongs into its weight' if normed else ''}"
             )
     of_layers = (origin for calls in recorded.layers.values() for origin in calls.origins)
     # also what is read last, and by nothing that is returned
@@ -168,7 +174,16 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
 
 
 def _undivided(origin: Origin | None) -> Origin | None:
-    """What is divided, or multiplied, by a number at the end, such as that of the timesteps, as such."""
+    """What is divided, or multiplied, by a number at the end, such as that of the timesteps, as such; spikes that are
+    added up one after another, and then read by weights, as their sum."""
+    of: Any
+    if isinstance(origin, Product):
+        of = _undivided(origin.of)
+        divided = isinstance(of, FunctionResult) and of.by == "div" and len(of.of) == 1
+        added = _added_up(of.of[0] if isinstance(of, FunctionResult) and divided else of)
+        if added is None:
+            return origin
+        return replace(origin, of=replace(of, of=(added,)) if isinstance(of, FunctionResult) and divided else added)
     if not isinstance(origin, Made) or origin.op not in (OVER, TIMES):
         return origin
     of, number = origin.args if origin.op == OVER else reversed(origin.args)
@@ -178,6 +193,21 @@ def _undivided(origin: Origin | None) -> Origin | None:
     if not isinstance(of, (Made, Product, Sum)):
         return origin
     return FunctionResult(by="div", of=(of,), divisor=number if origin.op == OVER else 1 / number)
+
+
+def _added_up(origin: Origin | None) -> FunctionResult | None:
+    """The sum of spikes that were added one after another to what began as a number; None if it is none."""
+    parts: list[Made] = []
+    rest: Any = origin
+    while isinstance(rest, Made) and rest.op == ADD:
+        one, other = rest.args
+        rest, last = (one, other) if isinstance(other, Made) else (other, one)
+        if not isinstance(last, Made) or not _is_spike(last):
+            return None
+        parts.append(last)
+    parts += [rest] if isinstance(rest, Made) else []
+    alike = {(each.op, each.by) for each in parts}
+    return FunctionResult(by="add", of=tuple(parts[::-1])) if len(parts) > 1 and len(alike) == 1 else None
 
 
 def _layer(
@@ -201,7 +231,8 @@ def _layer(
     reads = [read for read in reads if not own.is_silent(read)]
     read_by = set().union(*(component.roots[each] for each in line))
     earliest = timesteps - 1 if classes.latest[0] in returned and read_by <= own.weights else -np.inf
-    times = layer.times(classes, own, max(earliest, own.earliest(reads)))
+    earliest = max(earliest, own.earliest(reads), _read_at_the_end(recorded, classes.latest[0], timesteps))
+    times = layer.times(classes, own, earliest)
     inputs = [read for read in _every_read(recorded) if not own.is_sum(read)]
     mine = {signature_of(read)[0] for read in reads if not own.is_sum(read)}
     weights = max(mine, key=len)
@@ -269,6 +300,17 @@ def _layer(
         for made, age in states.items():
             sent.setdefault(made, LayerOutput(layer=name, call=timesteps - 1 - age, spikes=False))
     return calls, sent
+
+
+def _read_at_the_end(recorded: Recorded, last: Made, timesteps: int) -> float:
+    """The timestep in which weights of what is returned read an output: neurons may send what they made before."""
+    found = -np.inf
+    through = FunctionResult, Sum, Dropped, Slice
+    for product in each_in(through, *recorded.returned):
+        if isinstance(product, Product) and any(each is last for each in each_in(through, product.of)):
+            every = product.of.of if is_in_time(product) and isinstance(product.of, FunctionResult) else ()
+            found = max(found, every.index(last) if last in every else product.call)
+    return found or timesteps - 1.0  # 0: once, of what was sent in all timesteps, or the last
 
 
 def _give_timesteps(component: Component, recorded: Recorded) -> None:

@@ -8,6 +8,7 @@ was recorded: currents must be those of the weights and of what a layer reads, a
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import warnings
 from collections.abc import Callable, Mapping
@@ -35,7 +36,17 @@ from mimdsim.frameworks.network_table import (
     reading_of,
 )
 from mimdsim.frameworks.neurons import REFUSED_BY, Reading, numbers_of, refusal
-from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Pooled, Product, Slice, Sum, feeds_of
+from mimdsim.frameworks.origins import (
+    FunctionResult,
+    LayerOutput,
+    Origin,
+    Pooled,
+    Product,
+    Slice,
+    Sum,
+    feeds_of,
+    parts_of,
+)
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm, one_to_one
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
@@ -429,7 +440,8 @@ def _of_one_layer(of: Origin | None) -> tuple[Origin | None, ...]:
     """What a function over time is of, if that is one layer's, such as a sum that grew by a timestep after another."""
     parts: tuple[Origin | None, ...] = ()
     if isinstance(of, FunctionResult) and of.by in GATHERS:
-        parts = of.of
+        # after what neurons send before they get anything, which is compared by its values
+        parts = tuple(itertools.dropwhile(lambda part: not parts_of(part) and not senders_in(part), of.of))
     if isinstance(of, Sum):
         parts = tuple(part for each in of.parts for part in (_of_one_layer(each) or (each,)))
         if not all(isinstance(each, LayerOutput) for each in parts):

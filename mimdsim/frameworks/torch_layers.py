@@ -189,6 +189,8 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
                 "spikes that are added up, as in SEW blocks, and one norm behind their weights"
             )
     order = _in_order([_with_norm(module, recorded, layer) for layer in order])
+    of_input = [layer for layer in order if ("",) in {source.layers for source in layer.sources}]
+    order = order if order[0] in of_input else _in_order([*of_input[:1], *order])
     read = {name for layer in order for source in layer.sources for name in source.layers}
     order.sort(key=lambda layer: bool(returned_by(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
@@ -207,7 +209,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         if len(layer.feeds) > 1 and any(each.product.delays for each in layer.feeds):
             raise refusal(f"layer '{layer.calls.name}' reads delays that are learned, and more; one source can run")
         _check_planes(layer, order)
-    if ("",) not in {source.layers for source in order[0].sources}:
+    if not of_input:
         raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
     for index, layer in enumerate(order):
         before = {each.calls.name for each in order[:index]}

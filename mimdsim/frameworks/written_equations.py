@@ -93,19 +93,20 @@ def components_of(starts: list[Any]) -> list[Component]:
 
 
 def _without_states(components: Iterable[Component]) -> Iterator[Component]:
-    """Components, of which those that keep nothing from one timestep to the next, and read the same weights in the same
-    order, are one."""
+    """Components, of which those that keep nothing from one timestep to the next but currents, and read the same
+    weights in the same order, are one."""
     places: Counter[Any] = Counter()
     found: dict[Any, Component] = {}
     for each in components:
         reads = [[*products_of(arg)] for made in each.members for arg in made.args if is_current(arg)]
         times = {max((product.call for product in of), default=0) for of in reads}
         weights = frozenset(product.weight for of in reads for product in of)
-        if len(times) != 1 or not weights:
+        if not weights:
             yield each
             continue
-        places[weights, *times] += 1
-        first = found.setdefault((weights, places[weights, *times]), each)
+        latest = weights, max(times)
+        places[latest] += 1
+        first = found.setdefault((weights, places[latest]), each)
         if first is each:
             yield each
         else:
@@ -180,6 +181,15 @@ def _alike(one: Operand, other: Operand, seen: set[tuple[Made, Made]] | None = N
     if isinstance(one, Read):
         return isinstance(other, Read) and type(one.of) is type(other.of) and signature_of(one) == signature_of(other)
     return not isinstance(other, (Made, Read)) and np.array_equal(one, other)
+
+
+def _differ(one: Operand, other: Operand) -> bool:
+    """Whether operands are of other weights, parameters or numbers, themselves or in what they are made of directly."""
+    if isinstance(one, Made):
+        alike = isinstance(other, Made) and (one.op, len(one.args)) == (other.op, len(other.args))
+        pairs = [*zip(one.args, other.args, strict=True)] if alike and isinstance(other, Made) else []
+        return any(not isinstance(pair[0], Made) and _differ(*pair) for pair in pairs)
+    return isinstance(one, Read) == isinstance(other, Read) and not isinstance(other, Made) and not _alike(one, other)
 
 
 def signature_of(read: Read) -> Any:
@@ -298,7 +308,10 @@ class LayerTimes:
                 continue
             # numbers that states begin with may come in another order
             turned = made.op in (ADD, TIMES) and _fits(of.args, made.args[::-1]) > _fits(of.args, made.args)
-            for one, other in zip(of.args, made.args[::-1] if turned else made.args, strict=True):
+            pairs = [*zip(of.args, made.args[::-1] if turned else made.args, strict=True)]
+            if any(_differ(*pair) for pair in pairs):
+                continue  # sums of fewer: the first timesteps have no currents before them
+            for one, other in pairs:
                 if isinstance(one, Made) and one not in self.constant:
                     place = classes.places[one]
                     waiting.append((place.kind, other, t + times[place.kind] - place.age - times[kind]))

@@ -476,7 +476,7 @@ REFUSED = {
     "'bn1' normalises a product of weights that are a function, or of spikes times a number": HalvedNorm,
     "'cells' (Leaky) gets a state that comes from a call of 'cells' before": lambda: Meddled(older=True),
     "reads nothing but itself": called_twice,
-    "(PSN) is not among the layers that run here; nearest: spikingjelly LIFNode": lambda: zoo.FirstOf(
+    "(PSN) is not among the layers that run here; nearest: spikingjelly SlidingPSN": lambda: zoo.FirstOf(
         nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.PSN(T=zoo.TIMESTEPS))
     ),
     "(PopulationEncoder) is not among the layers that run here; nearest: encode the example": lambda: nn.Sequential(

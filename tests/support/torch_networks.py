@@ -1485,6 +1485,74 @@ def _jelly_nodes(step_mode: str) -> Any:
     return net
 
 
+def _sliding(step_mode: str) -> Any:
+    """Neurons without a reset, whose potential is a weighted sum of their last currents (Fang et al. 2023)."""
+    nodes = [neuron.SlidingPSN(3), neuron.SlidingPSN(2, exp_init=False), neuron.LIFNode()]
+    linear = [jelly.Linear(one, other) for one, other in pairwise((INPUTS, HIDDEN, HIDDEN, CLASSES))]
+    net = nn.Sequential(*(each for pair in zip(linear, nodes, strict=True) for each in pair))
+    functional.set_step_mode(net, step_mode)
+    return net
+
+
+class LastCurrents(nn.Module):  # type: ignore[misc]
+    """Neurons, written out, that weigh their current, that of the timestep before and that of three before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.taps = nn.Parameter(torch.tensor([0.6, 0.5]))
+
+    def forward(self, x: Any) -> Any:
+        spike, sent = surrogate.atan(), 0
+        kept = [torch.zeros(x.shape[1], HIDDEN)] * 3
+        for each in x:
+            current = self.first(each)
+            potential = self.taps[0] * current + self.taps[1] * kept[0] - 0.25 * kept[2]
+            kept = [current, *kept[:2]]
+            sent = sent + self.last(spike(potential - 1.0))
+        return sent / len(x)
+
+
+class _Mean(nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        return x.mean(0)
+
+
+def _resonating() -> Any:
+    """Neurons whose first spikes no current makes, in time."""
+    net = nn.Sequential(jelly.Linear(INPUTS, HIDDEN), neuron.RAFNode(), jelly.Linear(HIDDEN, CLASSES), _Mean())
+    functional.set_step_mode(net, "m")
+    return net
+
+
+class SpikesFirst(nn.Module):  # type: ignore[misc]
+    """Neurons that are written out and spike by their state of the timestep before, as SpyTorch's; behind them weights
+    of their `rate` or their `last` spikes, of `every` timestep or its `mean`, or neurons of a framework and a `sum`."""
+
+    def __init__(self, behind: str) -> None:
+        super().__init__()
+        self.behind = behind
+        self.first, self.last = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        if behind == "sum":
+            self.between, self.lif = nn.Linear(HIDDEN, HIDDEN), _leaky(threshold=0.3)
+
+    def forward(self, x: Any) -> Any:
+        spike, every = surrogate.atan(), []
+        synapse, potential = torch.zeros(2, x.shape[1], HIDDEN)
+        membrane, count = self.lif.init_leaky() if self.behind == "sum" else 0, 0
+        for each in x:
+            sent = spike(potential - 0.3)
+            potential = 0.8 * potential * (1 - sent.detach()) + synapse
+            synapse = 0.7 * synapse + self.first(each)
+            if self.behind == "sum":
+                sent, membrane = self.lif(self.between(sent), membrane)
+            count = count + sent
+            every.append(self.last(sent) if self.behind not in ("rate", "last") else sent)
+        if self.behind in ("rate", "last"):
+            return self.last(count / len(x) if self.behind == "rate" else sent)
+        return torch.stack(every) if self.behind == "every" else sum(every) / (len(x) if self.behind == "mean" else 1)
+
+
 def _lsnn() -> Any:
     adaptive = norse.LSNNParameters(
         tau_mem_inv=torch.tensor(300.0), tau_adapt_inv=torch.tensor(20.0), beta=torch.tensor(0.4), alpha=1.0
@@ -2429,6 +2497,28 @@ ZOO: dict[str, TorchNetwork] = {
         make=lambda: _plif(True), judge=of_counts, single=True, scale=6.0
     ),
     "spikingjelly QIF and KLIF, in time": TorchNetwork(make=lambda: _jelly_nodes("m"), judge=of_counts, scale=4.0),
+    "spikingjelly SlidingPSN, in time": TorchNetwork(make=lambda: _sliding("m"), judge=of_counts, scale=4.0),
+    "spikingjelly SlidingPSN": TorchNetwork(make=lambda: _sliding("s"), judge=of_counts, single=True, scale=4.0),
+    "neurons written out: currents of before": TorchNetwork(make=LastCurrents, loss="", judge=of_counts, scale=3.0),
+    "neurons written out: spikes first, their mean": TorchNetwork(
+        make=lambda: SpikesFirst("mean"), loss="", judge=of_counts, scale=3.0
+    ),
+    "neurons written out: spikes first, weights of their rate": TorchNetwork(
+        make=lambda: SpikesFirst("rate"), loss="", judge=of_counts, scale=3.0
+    ),
+    "neurons written out: spikes first, weights of the last": TorchNetwork(
+        make=lambda: SpikesFirst("last"), loss="", judge=of_counts, scale=3.0
+    ),
+    "neurons written out: spikes first, weights of each timestep": TorchNetwork(
+        make=lambda: SpikesFirst("every"),
+        loss=EVERY,
+        judge=lambda made, labels: of_rate(made, labels) * len(made),
+        scale=3.0,
+    ),
+    "neurons written out: spikes first, behind them snntorch": TorchNetwork(
+        make=lambda: SpikesFirst("sum"), loss="", judge=of_counts, scale=3.0
+    ),
+    "spikingjelly resonate and fire, in time": TorchNetwork(make=_resonating, loss="", judge=of_counts, scale=6.0),
     "spikingjelly EIF and Izhikevich": TorchNetwork(
         make=lambda: _jelly_nodes("s"), judge=of_counts, single=True, scale=4.0
     ),

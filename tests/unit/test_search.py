@@ -419,6 +419,23 @@ def test_what_is_wrong_without_a_mapping_file_is_said_of_the_workload(tmp_path: 
         load_workload("digits", {"training.batch": 0}, file)
 
 
+@pytest.mark.parametrize(
+    ("split", "kind", "said"),
+    [
+        ("batch = 9", MappingError, r"mapping\.split\.hidden0\.batch: 9 parts of 8"),
+        ("batch = 8\nneurons = 24", DoesNotFit, r"the parts of mapping\.split need"),
+    ],
+)
+@pytest.mark.parametrize("command", [package.run, package.compare])
+def test_what_no_machine_can_place_is_said_of_the_mapping_file(
+    command: Callable[..., Any], split: str, kind: type[Exception], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "cut.toml"
+    file.write_text(f"[mapping.split.hidden0]\n{split}\n", encoding="utf-8")
+    with pytest.raises(kind, match=rf"^{file}: {said}"):
+        command("digits", "bow", changes=QUICK, mapping=file)
+
+
 # API and commands
 
 QUICK = {"data.timesteps": 3, "network.hidden": (24, 12), "training.batch": 8, "chip.tiles": 60}
