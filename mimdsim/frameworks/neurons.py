@@ -90,6 +90,7 @@ class Reader:
 
 
 REFUSED_BY = "from_torch"
+ONE_TIMESTEP = "the module ran for one timestep; if it takes one a call, say how many: timesteps=10"
 
 
 def refusal(*problems: str) -> DescriptionError:

@@ -35,7 +35,7 @@ from mimdsim.frameworks.network_table import (
     read_over_time,
     reading_of,
 )
-from mimdsim.frameworks.neurons import REFUSED_BY, Reading, numbers_of, refusal
+from mimdsim.frameworks.neurons import ONE_TIMESTEP, REFUSED_BY, Reading, numbers_of, refusal
 from mimdsim.frameworks.origins import (
     FunctionResult,
     LayerOutput,
@@ -88,7 +88,6 @@ READ_OUT: dict[str, float] = {"tau": 1.0, "dt": 1.0}  # of "li": what comes in i
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
 
 
-ONE_TIMESTEP = "the module ran for one timestep"
 MADE_BY = "Made by mimdsim.from_torch; edit freely."
 
 
@@ -253,7 +252,7 @@ def _find_input(
         )
     steps, samples = calls.sequence(calls.currents).shape[:2]
     if steps == 1 and timesteps is None:
-        raise refusal(f"{ONE_TIMESTEP}; if it takes one a call, say how many: timesteps=10")
+        raise refusal(ONE_TIMESTEP)
     inputs = layers[0].sources[0].inputs
     array = numbers_of(example)
     by_axis = [np.moveaxis(array, axis, 0) for axis in (1, 0) if axis < array.ndim]

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, VALUES, constant_of
-from mimdsim.frameworks.neurons import numbers_of, refusal
+from mimdsim.frameworks.neurons import ONE_TIMESTEP, numbers_of, refusal
 from mimdsim.frameworks.origins import (
     Currents,
     Dropped,
@@ -242,6 +242,8 @@ class LayerTimes:
             tried = (self._classes(root, each, left) for each in earlier[:MOST_CLASSES])
             classes = next(filter(None, tried), None)
             if classes is None:
+                if not (said or earlier):
+                    raise refusal(ONE_TIMESTEP)
                 raise refusal(
                     f"{self.where}: {said}"
                     if said

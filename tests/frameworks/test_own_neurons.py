@@ -343,6 +343,20 @@ def test_shares_that_differ_and_constants_of_a_timestep_are_refused(said: str) -
         frameworks.from_torch(Shares(SHARES[said]), torch.rand(zoo.TIMESTEPS, zoo.BATCH, zoo.INPUTS))
 
 
+def test_a_module_of_one_timestep_a_call_that_is_called_once_asks_for_their_number() -> None:
+    class Step(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last, self.v = nn.Linear(zoo.INPUTS, 8), nn.Linear(8, zoo.CLASSES), 0.0
+
+        def forward(self, x: Any) -> Any:
+            self.v = 0.9 * self.v + self.first(x)
+            return self.last(zoo.SurrogateSpike.apply(self.v - 1.0))
+
+    with pytest.raises(MimdsimError, match="ran for one timestep; if it takes one a call, say how many: timesteps=10"):
+        frameworks.from_torch(Step(), torch.ones(zoo.TIMESTEPS, 2, zoo.INPUTS))
+
+
 def test_a_module_that_pytorch_cannot_train_is_said_to_be_its_own() -> None:
     """Spikes are changed in place after their surrogate has kept them."""
 
