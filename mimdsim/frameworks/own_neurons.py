@@ -133,7 +133,7 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
             raise refusal(
                 f"layer '{name}' reads what '{read.by}' made; neurons of a framework read products of spikes and "
                 "weights, with their biases, which numbers may multiply"
-                f"{'; what multiplies a norm belongs into its weight' if normed else ''}"
+                f"{'; what multiplies a norm belongs in its weight' if normed else ''}"
             )
     of_layers = (origin for calls in recorded.layers.values() for origin in calls.origins)
     # also what is read last, and by nothing that is returned

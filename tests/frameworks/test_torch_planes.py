@@ -529,11 +529,11 @@ def test_what_acts_between_layers_is_refused(said: str) -> None:
     assert said in text, text
 
 
-def test_a_number_that_multiplies_a_norm_belongs_into_its_weight() -> None:
+def test_a_number_that_multiplies_a_norm_belongs_in_its_weight() -> None:
     module = Loop()
     module.norm = nn.BatchNorm2d(3)
     module.current = lambda x: 0.5 * module.norm(x)
-    assert "what multiplies a norm belongs into its weight" in refusal(module, spikes(), None)
+    assert "what multiplies a norm belongs in its weight" in refusal(module, spikes(), None)
 
 
 def test_recurrent_planes_are_refused() -> None:
