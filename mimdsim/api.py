@@ -468,7 +468,7 @@ def _named(mapping: str | Path | None) -> Iterator[None]:
     try:
         yield
     except (MappingError, DoesNotFit) as problem:
-        if mapping is None or not str(problem).removeprefix("the parts of ").startswith("mapping."):
+        if mapping is None or not str(problem).startswith("mapping."):
             raise
         raise type(problem)(f"{mapping}: {problem}") from None
 

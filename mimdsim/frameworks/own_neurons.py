@@ -176,16 +176,12 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
 def _undivided(origin: Origin | None) -> Origin | None:
     """What is divided, or multiplied, by a number at the end, such as that of the timesteps, as such; spikes that are
     added up one after another, and then read by weights, as their sum."""
-    of: Any
     if isinstance(origin, Product):
-        of = _undivided(origin.of)
-        divided = isinstance(of, FunctionResult) and of.by == "div" and len(of.of) == 1
-        added = _added_up(of.of[0] if isinstance(of, FunctionResult) and divided else of)
-        if added is None:
-            return origin
-        return replace(origin, of=replace(of, of=(added,)) if isinstance(of, FunctionResult) and divided else added)
+        added = _added_up(_undivided(origin.of))
+        return origin if added is None else replace(origin, of=added)
     if not isinstance(origin, Made) or origin.op not in (OVER, TIMES):
         return origin
+    of: Any
     of, number = origin.args if origin.op == OVER else reversed(origin.args)
     if not isinstance(number, float) or number <= 0:
         return origin
@@ -196,7 +192,10 @@ def _undivided(origin: Origin | None) -> Origin | None:
 
 
 def _added_up(origin: Origin | None) -> FunctionResult | None:
-    """The sum of spikes that were added one after another to what began as a number; None if it is none."""
+    """The sum, also divided, of spikes that were added one after another to a number; None if it is none."""
+    if isinstance(origin, FunctionResult) and origin.by == "div":
+        added = _added_up(origin.of[0])
+        return None if added is None else replace(origin, of=(added,))
     parts: list[Made] = []
     rest: Any = origin
     while isinstance(rest, Made) and rest.op == ADD:

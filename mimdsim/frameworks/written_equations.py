@@ -186,8 +186,9 @@ def _alike(one: Operand, other: Operand, seen: set[tuple[Made, Made]] | None = N
 def _differ(one: Operand, other: Operand) -> bool:
     """Whether operands are of other weights, parameters or numbers, themselves or in what they are made of directly."""
     if isinstance(one, Made):
-        alike = isinstance(other, Made) and (one.op, len(one.args)) == (other.op, len(other.args))
-        pairs = [*zip(one.args, other.args, strict=True)] if alike and isinstance(other, Made) else []
+        if not isinstance(other, Made) or (one.op, len(one.args)) != (other.op, len(other.args)):
+            return False
+        pairs = zip(one.args, other.args, strict=True)
         return any(not isinstance(pair[0], Made) and _differ(*pair) for pair in pairs)
     return isinstance(one, Read) == isinstance(other, Read) and not isinstance(other, Made) and not _alike(one, other)
 

@@ -202,7 +202,7 @@ def test_splits_that_cannot_be_are_refused(split: dict[str, Split], said: str) -
 
 def test_a_split_that_is_too_large_says_so() -> None:
     split = {"hidden0": Split(batch=3, inputs=3, neurons=5)}
-    with pytest.raises(DoesNotFit, match=r"the parts of mapping.split need at least 47 tiles"):
+    with pytest.raises(DoesNotFit, match=r"mapping.split: its parts need at least 47 tiles"):
         compiled(small_network(), tiles=40, options=MappingOptions(split=split))
     for chips in (2, 2**62):
         with pytest.raises(DoesNotFit, match=rf"split.hidden0.chips = {chips} and the machine has 1 chip: lower it"):

@@ -423,7 +423,7 @@ def test_what_is_wrong_without_a_mapping_file_is_said_of_the_workload(tmp_path: 
     ("split", "kind", "said"),
     [
         ("batch = 9", MappingError, r"mapping\.split\.hidden0\.batch: 9 parts of 8"),
-        ("batch = 8\nneurons = 24", DoesNotFit, r"the parts of mapping\.split need"),
+        ("batch = 8\nneurons = 24", DoesNotFit, r"mapping\.split: its parts need"),
     ],
 )
 @pytest.mark.parametrize("command", [package.run, package.compare])

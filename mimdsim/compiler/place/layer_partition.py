@@ -118,11 +118,11 @@ def neurons_per_tile(widths: list[int], splits: list[Split], tiles: int, chips: 
             "use a machine with more tiles (chip.tiles) or fewer layers (network.hidden)"
         )
     if least > usable:
-        raise DoesNotFit(f"the parts of mapping.split need at least {least} tiles, {where}: lower its batch or neurons")
+        raise DoesNotFit(f"mapping.split: its parts need at least {least} tiles, {where}: lower its batch or neurons")
     per_tile = options.tile_unit
     while dealt_tiles(grids(per_tile), tiles, chips, reserved) is None:
         if per_tile > max(widths):  # a grid of the split is too large for a chip
-            raise DoesNotFit(f"the parts of mapping.split do not fit, {where}: lower its batch or neurons")
+            raise DoesNotFit(f"mapping.split: its parts do not fit, {where}: lower its batch or neurons")
         per_tile += options.tile_unit
     return per_tile
 

@@ -18,7 +18,7 @@ from mimdsim.program.loop_extents import RECORDED, Derived, Hits, Lists, Recorde
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.program import Program, Stretch, extents_named, extents_of
 from mimdsim.program.records import MOST_CONSTANT_BYTES, Problem, Relay, Variable, VertexTable
-from mimdsim.program.vertex_boxes import ROWS_AT_ONCE, bounds_of, describe_box, spatial_mapping
+from mimdsim.program.vertex_boxes import bounds_of, describe_box, spatial_mapping
 
 NO_VARIABLE = "which is not a variable of the program"
 BOX_FITS = "box fits variable"
@@ -219,8 +219,7 @@ def check_shapes(scope: Scope) -> Iterator[Problem]:
     for access in scope.accesses:
         try:
             access.mapping  # noqa: B018
-            few = access.table.vertices <= ROWS_AT_ONCE
-            access.on(access.table if few else access.table.some(slice(0))).boxes  # noqa: B018
+            (access if access.is_small else access.on(access.table.some(slice(0)))).boxes  # noqa: B018
         except (MappingError, ValueError) as mismatch:
             yield scope.problem(BOX_FITS, f"cannot be placed: {mismatch}", access.table)
 

@@ -46,14 +46,16 @@ class Access:
     def boxes(self) -> np.ndarray:
         """As given by `boxes_of`; kept for several checks unless they are many, most of which nothing writes
         meanwhile."""
-        return self._kept_boxes if self.table.vertices <= vertex_boxes.ROWS_AT_ONCE else self._made_boxes()
+        return self._kept_boxes if self.is_small else boxes_of(self.table, self.field, self.variable)
 
     @cached_property
     def _kept_boxes(self) -> np.ndarray:
-        return self._made_boxes()
-
-    def _made_boxes(self) -> np.ndarray:
         return boxes_of(self.table, self.field, self.variable)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its vertices are looked at all at once."""
+        return self.table.vertices <= vertex_boxes.ROWS_AT_ONCE
 
     def on(self, part: VertexTable) -> Access:
         """The same of some of the vertices."""
