@@ -267,6 +267,8 @@ def dotted_changes(changes: Mapping[str, Any] | None, where: str = "changes") ->
     """Changes by dotted key, of those too that are given as tables of sections: {"tile": {"worker_contexts": 12}} is
     {"tile.worker_contexts": 12}. Raises DescriptionError for a key that is given twice."""
     found: dict[str, Any] = {}
+    if changes is not None and not isinstance(changes, Mapping):
+        raise DescriptionError(where, [f"are {type(changes).__name__}; give values by dotted key, as a dictionary"])
     for key, value in (changes or {}).items():
         within = isinstance(value, Mapping) and "." not in key
         given = {f"{key}.{inner}": each for inner, each in value.items()} if within else {key: value}

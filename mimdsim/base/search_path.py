@@ -93,6 +93,8 @@ def find_description(kind: Kind, what: str, name: Named) -> Path:
 
     what: 'machine', 'workload' or 'study', for the DescriptionError that names all places where a name was looked for.
     """
+    if not isinstance(name, (str, os.PathLike)):
+        raise DescriptionError(what, [f"is {type(name).__name__}; give a name or a path"])
     name = os.fspath(name)
     if is_path(name):
         return Path(name)

@@ -20,12 +20,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.base.errors import MappingError, near
+from mimdsim.base.errors import MappingError, near, users_frame
 from mimdsim.base.shown import Shown
 from mimdsim.execution.bounds_checked_array import written_though_read
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
@@ -432,13 +433,25 @@ class VertexFailure(MappingError):
         self, superstep: Superstep, table: VertexTable, vertex: int, t: int, failure: Exception, written: Field | None
     ):
         self.vertex, self.tile = vertex, int(table.tiles[vertex])
-        left = isinstance(failure, IndexError) or written is not None
-        unfit = "does not fit its slices" if isinstance(failure, ValueError) else f"raised {type(failure).__name__}"
+        of_types = "must be of integer" in str(failure) or "valid indices" in str(failure)  # as numpy says it
+        left = (isinstance(failure, IndexError) and not of_types) or written is not None
+        of_shapes = isinstance(failure, ValueError) and any(word in str(failure) for word in OF_SHAPES)
+        unfit = "does not fit its slices" if of_shapes else f"raised {type(failure).__name__}{_raised_at(failure)}"
         what = "left its slices" if left else unfit
         if written is None and _is_read_only(failure):
             what += " (np.asarray and its like give a field for reading; write to the field itself)"
         why = f"{failure}" if written is None else f"it {written_though_read(written)} ({failure})"
         super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {why}")
+
+
+OF_SHAPES = ("broadcast", "shape", "dimension", "size", "read-only", "readonly", "align", "axes")  # numpy on arrays
+
+
+def _raised_at(failure: Exception) -> str:
+    """Where the user's code raised it."""
+    frame = users_frame(failure)
+    own = frame is None or Path(frame.filename).is_relative_to(Path(__file__).parents[1])
+    return "" if own or frame is None else f" in line {frame.lineno} of {Path(frame.filename).name}"
 
 
 def _is_read_only(failure: Exception) -> bool:

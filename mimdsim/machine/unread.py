@@ -136,6 +136,11 @@ def routers_in_a_line(machine: MimdMachine) -> Iterator[str]:
     """Said where routers that tiles share lie in one column, as they do if grid_columns was meant to count routers."""
     together = machine.exchange.tiles_at_a_place
     grid = machine.chip.with_together(together)
+    if grid.grid_columns * together != machine.chip.grid_columns and 1 < together < machine.chip.tiles:
+        yield (
+            f"exchange.tiles_per_router = {together} does not divide chip.grid_columns = {machine.chip.grid_columns}: "
+            f"rows are taken as {grid.grid_columns} routers, {grid.grid_columns * together} tiles"
+        )
     if together > 1 and grid.grid_columns == 1 and grid.tiles > 3 and grid.grid != "crossbar":
         yield (
             f"exchange.tiles_per_router = {together:,}: the {grid.tiles:,} routers lie in one column, because "

@@ -85,4 +85,5 @@ class _Widened:
     def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """As of the samples, ids [timesteps, batch, inputs]."""
         ids, counts, labels = self._data.batch(indices)
+        ids = ids[..., : self._inputs]  # lists may have more room than there are inputs
         return np.pad(ids, ((0, 0), (0, 0), (0, self._inputs - ids.shape[2]))), counts, labels

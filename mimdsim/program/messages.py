@@ -19,9 +19,9 @@ from mimdsim.program.program import Program
 from mimdsim.program.records import Exchange
 from mimdsim.program.vertex_boxes import boxes_on_tiles, runs_of_boxes
 
-# (part, reader) pairs of a phase that are listed; beyond it, nearly every tile receives from all others
-MOST_READINGS = 2_000_000
+MOST_READINGS = 2_000_000  # (part, reader) pairs of a phase that are listed
 MOST_PAIRS = 4_000_000  # (sender, reader) of a phase that is not listed
+GOLDEN = (5**0.5 - 1) / 2  # whose multiples fill the space from 0 to 1 evenly
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,15 +49,18 @@ def messages_of(program: Program, exchange: Exchange) -> Messages | None:
 
 
 def all_messages(program: Program, exchange: Exchange) -> tuple[Messages, float]:
-    """The messages of a phase, and how many times as many there are as are listed: 1, or of a phase with too many, in
-    which nearly every tile receives from all others, what each sends to all that receive. Where these are too many
-    still, every so many-th sender stands for all."""
+    """The messages of a phase, and how many times as many there are as are listed: 1, or of one with too many: where
+    most tiles receive from most others, what each sends to all that receive (and where these are too many still, every
+    so many-th sender stands for all); else as much as each sends and receives, between tiles that are chosen evenly."""
     listed = messages_of(program, exchange)
     if listed is not None:
         return listed, 1.0
     per_chip = program.tiles_per_chip
     sent, received = exchange.column("bytes_sent"), exchange.column("bytes_received")
     senders, readers = wide(exchange.tiles[sent > 0]), wide(exchange.tiles[received > 0])
+    if 2 * received.sum() < sent.sum() * min(len(readers), per_chip):
+        pieces = int(exchange.column("fragments_received").sum())
+        return _evenly(senders, sent[sent > 0], readers, received[received > 0], pieces, per_chip), 1.0
     stride = max(1, -(-len(senders) * min(len(readers), per_chip) // MOST_PAIRS))
     sender, chip = senders[::stride], readers // per_chip
     begin, end = (np.searchsorted(chip, sender // per_chip, side=side) for side in ("left", "right"))
@@ -65,6 +68,25 @@ def all_messages(program: Program, exchange: Exchange) -> tuple[Messages, float]
     first = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
     reader, size_bytes = readers[begin[which] + number], sent[sent > 0][::stride]
     return Messages(sender=sender, size_bytes=size_bytes, first=first, reader=reader), float(stride)
+
+
+def _evenly(
+    senders: np.ndarray, sent: np.ndarray, readers: np.ndarray, received: np.ndarray, pieces: int, per_chip: int
+) -> Messages:
+    """Messages to one reader each, as many for every sender: about the pieces of the phase."""
+    each = max(min(pieces, MOST_PAIRS) // len(senders), 1)
+    reader = np.zeros((len(senders), each), np.int64)
+    for chip in distinct(senders // per_chip):
+        mine, its = senders // per_chip == chip, readers // per_chip == chip
+        ends = np.cumsum(received[its], dtype=np.float64)
+        place = np.arange(mine.sum() * each) * GOLDEN % 1.0 * ends[-1]
+        at = np.minimum(np.searchsorted(ends, place, side="right"), len(ends) - 1)
+        reader[mine] = readers[its][at].reshape(-1, each)
+    size_bytes = np.ceil(sent * (received.sum() / sent.sum() / each)).astype(np.int64)
+    first = np.arange(reader.size + 1)
+    return Messages(
+        sender=np.repeat(senders, each), size_bytes=np.repeat(size_bytes, each), first=first, reader=reader.reshape(-1)
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

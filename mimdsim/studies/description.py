@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, field_validator, model_validator
 
-from mimdsim.base.errors import DescriptionError, MimdsimError, shortened, suggest
+from mimdsim.base.errors import DescriptionError, MimdsimError, near, shortened
 from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, build, given_keys, parse_toml, read_toml, toml_text
 from mimdsim.base.search_path import find_description, names_of, several
@@ -206,9 +206,11 @@ class Study(Section):
             twice = sorted(set(given) & set(getattr(self, where)))
             if twice:
                 raise ValueError(f"{', '.join(twice)} given twice: once in {where}")
-        unknown = [name for name in self.metrics if name not in METRICS]
-        if unknown or not self.metrics:
-            raise ValueError(f"metrics: {', '.join(unknown) or 'none'}; known: {', '.join(METRICS)}")
+        if not self.metrics:
+            raise ValueError(f"metrics: none; known: {', '.join(METRICS)}")
+        known = f"; known: {', '.join(METRICS)}"
+        if unknown := [name for name in self.metrics if name not in METRICS]:
+            raise ValueError(f"metrics: {', '.join(unknown)}{near(unknown[0], METRICS) or known}")
         for text in self.constraints:
             parse_constraint(text)
         for key, text in self.coupled.items():
@@ -220,7 +222,7 @@ class Study(Section):
             from mimdsim.studies.questions import KINDS  # which read studies
 
             if self.question_kind not in KINDS:
-                known = f"{suggest(self.question_kind, KINDS)}; known: {', '.join(KINDS)}"
+                known = f"{near(self.question_kind, KINDS)}; known: {', '.join(KINDS)}"
                 raise ValueError(f"question_kind: no kind '{shortened(self.question_kind)}'{known}")
             if lacks := KINDS[self.question_kind].lacks(self):
                 raise ValueError(f'question_kind = "{self.question_kind}" needs {lacks}')

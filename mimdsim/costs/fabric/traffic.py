@@ -100,7 +100,7 @@ class Traffic:
             each = [getattr(part, name) for part in parts]
             if numbers is not None:
                 each = [one + one.dtype.type(start) for one, start in zip(each, before[numbers], strict=False)]
-            return np.concatenate([np.zeros(0, bool), *each])
+            return np.concatenate([np.zeros(0, bool), *each]) if each else np.zeros(0, np.int64)
 
         extents = {table: starts[-1] for table, starts in before.items()}
         columns = {name: column(name, numbers) for name, (_, numbers) in _COLUMNS.items()}

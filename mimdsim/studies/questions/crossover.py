@@ -43,12 +43,14 @@ class Crossing:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A contest along an axis; ends: its first and last value, the side that is better there, and how many times."""
+    """A contest along an axis; ends: its first and last value, the side that is better there, and how many times;
+    alike: whether that is no practical difference."""
 
     name: str
     contest: Contest
     crossings: tuple[Crossing, ...]
     ends: tuple[tuple[float, str, str], ...]
+    alike: tuple[bool, ...]
 
 
 def lacks(study: Study) -> str:
@@ -66,8 +68,10 @@ def curves_of(ranking: Ranking) -> list[Curve]:
                 (float(x[end]), contest.sides[int(contest.lead[rows[end]] < 0)], contest.factor(rows[end]))
                 for end in (0, -1)
             )
-            crossings = tuple(_crossings(contest, x, rows, ranking.study.practical_difference))
-            found.append(Curve(name=name, contest=contest, crossings=crossings, ends=ends))
+            least = ranking.study.practical_difference
+            alike = tuple(abs(float(contest.lead[rows[end]])) < np.log1p(least) for end in (0, -1))
+            crossings = tuple(_crossings(contest, x, rows, least))
+            found.append(Curve(name=name, contest=contest, crossings=crossings, ends=ends, alike=alike))
     return found
 
 
@@ -169,7 +173,10 @@ def _throughout(found: list[Curve], along: str, word: str) -> list[str]:
     said = []
     for (side, other), those in winners.items():
         low, high = (field_value(along, those[0].ends[end][0]) for end in (0, -1))
-        factors = f"{those[0].ends[0][2]} at {low}, {those[0].ends[-1][2]} at {high}"
+        factors = ", ".join(
+            f"no practical difference at {at}" if alike else f"{end[2]} at {at}"
+            for end, at, alike in zip(those[0].ends, (low, high), those[0].alike, strict=True)
+        )
         both = sum(curve.contest.sides == those[0].contest.sides for curve in found)
         on = "" if both == 1 else f" on {len(those):,} of {counted(both, 'curve')}, such as {those[0].name}"
         said.append(f"{side} is {word} than {other} at every {along} looked at{on}: {factors}.")
