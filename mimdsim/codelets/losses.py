@@ -136,7 +136,7 @@ SOFTMAX_SUM_GRADIENT = on_loops(
 SQUARED_ERROR = replace(
     CROSS_ENTROPY,
     name="SquaredError",
-    constants=("correct", "incorrect", "timesteps"),
+    constants=("correct", "incorrect", "divisor"),
     compute=numerics.squared_error,
     cost=cpp_cost(
         {"classes": Mix(load=1, compare=2, add=1, multiply=2, store=1, loop=1)},
@@ -209,6 +209,24 @@ ADD_ADJOINTS = _columns(
     add_columns,
     SUM_IN_PLACE_FORMULA,
     "adjoint",
+)
+
+TAKE_LATE = _columns(
+    "TakeLate",
+    "read every[:, :, start:stop]; write late[:, :, start:stop]",
+    numerics.take_late,
+    STORE_FORMULA,
+    "late",
+    "first",
+)
+SPREAD_LATE = _columns("SpreadLate", SPREAD, numerics.spread_late, STORE_FORMULA, "du", "first")
+GIVE_LATE = _columns(
+    "GiveLate",
+    "read gradient[:, :, start:stop]; write every[:, :, start:stop]",
+    numerics.give_late,
+    STORE_FORMULA,
+    "every",
+    "first",
 )
 
 COUNT_LISTED = on_loops(

@@ -8,6 +8,7 @@ import numpy as np
 
 from mimdsim.codelets import losses as codelets
 from mimdsim.codelets import products
+from mimdsim.codelets.elementwise import on_rows
 from mimdsim.compiler.context import Lowering, Rules, together
 from mimdsim.compiler.sparse.spikes import gradient_chips
 from mimdsim.graph import Operation
@@ -69,7 +70,7 @@ def lower_loss(low: Lowering, loss: Operation, gradient: Operation) -> None:
     about = loss.attributes
     if isinstance(about, CountTargets):
         codelet, stage = codelets.SQUARED_ERROR, "squared error"
-        constants = {name: float(getattr(about, name)) for name in ("correct", "incorrect", "timesteps")}
+        constants = {name: float(getattr(about, name)) for name in ("correct", "incorrect", "divisor")}
     else:
         codelet = codelets.CROSS_ENTROPY_BY_TIMESTEP if by_timestep else codelets.CROSS_ENTROPY
         stage, constants = "cross-entropy", {"scale": float(about.scale)}
@@ -122,6 +123,24 @@ def lower_pool(low: Lowering, op: Operation) -> None:
     _per_sample(low, op.kind.replace("_", " "), op, codelet, operands, {"each": op.attributes})
     if not pooling:
         _to_neurons(low, op, low.values[op.outputs[0]].of, made)
+
+
+def lower_late(low: Lowering, op: Operation) -> None:
+    """after_burn_in and its gradient: a copy of the timesteps that are read, and zeros before their gradient."""
+    given = low.storage[op.inputs[0]][0]
+    held, shape = low.variables[given], low.values[op.outputs[0]].shape
+    codelet = codelets.TAKE_LATE if op.kind == "after_burn_in" else codelets.GIVE_LATE
+    if held.mapping.axis == 1:  # by sample
+        made = low.variable(op.name, shape, held.dtype, low.by_sample(1), "gradients")
+        tiles, columns = low.per_sample
+        rows = {"row_start": columns["sample"], "row_stop": columns["sample"] + 1}
+        where = on_rows(codelet), tiles, rows | {"start": np.zeros_like(tiles), "stop": np.full_like(tiles, shape[2])}
+    else:
+        made = low.with_neurons(op.name, shape, op.layer, "gradients")
+        where = low.over_neurons(codelet, op.layer)
+    low.storage[op.outputs[0]] = (made,)
+    operands = dict(zip((item.name for item in codelet.fields), (given, made), strict=True))
+    low.compute("burn-in", op, *where, operands, constants={"first": op.attributes})
 
 
 READ_OUTS = {
@@ -218,6 +237,8 @@ def lower_add_even(low: Lowering, op: Operation) -> None:
 OF_READINGS: Rules = {
     ("cross_entropy", "cross_entropy_gradient"): lower_loss,
     ("mean_squared_error", "mean_squared_error_gradient"): lower_loss,
+    ("after_burn_in",): lower_late,
+    ("after_burn_in_gradient",): lower_late,
     ("pool_classes",): lower_pool,
     ("spread_classes",): lower_pool,
     ("read_out",): lower_read_out,

@@ -405,24 +405,30 @@ class WholeLoss:
         """The place from which on spikes count, and the gradients of all neurons, by sample or by place."""
         network, reading = self.network, self.network.loss.reading
         batch, neurons = network.batch, network.layers[-1].neurons
-        first = (network.timesteps - 1) * batch if reading == "last" else 0
+        first = network.loss.first_of(network.timesteps) * batch
         totals = np.zeros((network.timesteps * batch if reading == "every" else batch, neurons), np.int32)
         kernels.count_true(first, made.ids, made.starts, made.trues, totals)
         by_timestep = totals.reshape(-1, batch, neurons)
-        gradient = self._judge(by_timestep if reading == "every" else totals, by_timestep.sum(axis=0), labels)
-        return first, gradient.reshape(totals.shape)
+        read = by_timestep[network.loss.burn_in :] if reading == "every" else totals
+        return first, self._judge(read, by_timestep.sum(axis=0), labels).reshape(-1, neurons)
+
+    def _after_burn_in(self, gradient: np.ndarray) -> np.ndarray:
+        """That of all timesteps."""
+        first = self.network.loss.burn_in
+        return np.asarray(OPERATIONS["after_burn_in_gradient"].evaluate(first, gradient)[0]) if first else gradient
 
     def of_potentials(self, u: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Gradient of the potentials [timesteps, batch, neurons], or [1, batch, neurons] if it is that of every
         timestep."""
-        reading = self.network.loss.reading
-        (read,) = OPERATIONS["read_out"].evaluate("sum" if reading == "every" else reading, u)
+        reading, first = self.network.loss.reading, self.network.loss.burn_in
+        late = u[first:]
+        (read,) = OPERATIONS["read_out"].evaluate("sum" if reading == "every" else reading, late)
         if reading == "every":
-            return self._judge(u, read, labels)
+            return self._after_burn_in(self._judge(late, read, labels))
         gradient = self._judge(read, read, labels)
-        if reading in ("sum", "mean"):
+        if reading in ("sum", "mean") and not first:
             return gradient[None] if reading == "sum" else gradient[None] * np.float32(1 / len(u))
-        return np.asarray(OPERATIONS["read_out_gradient"].evaluate(reading, gradient, u)[0])
+        return self._after_burn_in(np.asarray(OPERATIONS["read_out_gradient"].evaluate(reading, gradient, late)[0]))
 
     def _judge(self, read: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Gradient of what is read of the neurons, [batch, neurons] or at every timestep; `scores` are added up."""
@@ -431,7 +437,7 @@ class WholeLoss:
         pooled = np.ascontiguousarray(OPERATIONS["pool_classes"].evaluate(each, read)[0])
         gradient, about = np.zeros(pooled.shape, np.float32), self._about
         if isinstance(about, CountTargets):
-            targets = float(about.correct), float(about.incorrect), float(about.timesteps)
+            targets = float(about.correct), float(about.incorrect), float(about.divisor)
             losses.squared_error(pooled, labels, self.losses, gradient, samples, *targets)
         else:
             numbers = float(about.scale), float(about.weight)

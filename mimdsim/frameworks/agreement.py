@@ -47,7 +47,8 @@ def check_gradients(
     graph, found = differentiate(forward_graph(network), LOSS, tuple(network.trained))
     made = interpret(graph, _given(network, weights, values), _Sent(layers, network))
     (loss,) = (each for each in graph.operations if each.kind == f"{network.loss.kind}_gradient")
-    counted = network.timesteps if "mean" in reading and network.loss.reading != "mean" else 1
+    read_of = network.timesteps - network.loss.burn_in
+    counted = read_of if "mean" in reading and network.loss.reading != "mean" else 1
     back = torch.as_tensor(made[loss.outputs[0]]).to(read) * (recorded.votes * counted)
     scores = _scores(read, network.loss.reading)
     try:
@@ -64,6 +65,11 @@ def check_gradients(
     rounding = max(ROUNDING * largest, torch.finfo(read.dtype).eps * float(back.abs().max()) * added**0.5)
     for link in links:
         name, array, *_, norm = link
+        if array not in found:
+            raise refusal(
+                f"'{name}' is learned, and nothing that is read of the module depends on it; nearest: a constant that "
+                "is not learned (a membrane that is not reset has no threshold)"
+            )
         mine = made[found[array]][index_in(norm)]
         if array.startswith("w.") and without_place(norm) not in ("", MINUS):  # that of what the norm makes of it
             mine = mine * folded(module, without_place(norm))[0]

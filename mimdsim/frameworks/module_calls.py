@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -340,6 +340,8 @@ class ModuleRecorder(Recorder):
                     raise refusal(f"{where} reads {list(given.shape)}; nearest: [samples, channels, height, width]")
                 leaves_out = "plane" if planes else "neuron"
                 self.mark(both, dropped(of, module.p if module.training else 0.0, per, leaves_out))
+            elif module.p and module.training and given.any():
+                self._draw(name, [], made, masks=True)
         elif kind is Kind.VOTE:
             if isinstance(of, FunctionResult) and of.votes > 1:
                 raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")
@@ -443,6 +445,8 @@ class ModuleRecorder(Recorder):
         parts = list(tensors_in(made))
         if isinstance(made, list):  # of all timesteps
             parts = [torch.stack(parts)]
+        if not isinstance(args[0], torch.Tensor):
+            raise refusal(f"{where} reads a {type(args[0]).__name__}; nearest: a tensor of sequences of one length")
         if reading.of_cells and args[0].ndim != 2 + reading.in_time:
             raise refusal(f"{where} reads {args[0].ndim} axes; nearest: a batch of samples")
         number = len(calls.outputs)
@@ -547,8 +551,8 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     made: Any = None
     every: list[Origin | None] = []
     reset_states(module)
-    kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
-    held = [(each, dict(vars(each))) for each in module.modules()]  # states that it keeps
+    fixed = [(name, each, each.detach().clone()) for name, each in _fixed_in(module)]
+    restore = _as_it_is(module)
     seen.timesteps = timesteps or 0
     try:
         with (
@@ -568,13 +572,25 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     except Exception:
         _run_alone(module, steps)
         raise
-    for each, before in held:
-        vars(each).clear()
-        vars(each).update(before)
-    reset_states(module)  # nor does it keep a mask that leaves nothing out
-    for buffer, before in kept:
-        if buffer.shape == before.shape:
-            buffer.data.copy_(before)
+    finally:
+        changed = [name for name, each, before in fixed if not torch.equal(each, before)]
+        for _, each, before in fixed:
+            each.data.copy_(before)
+        restore()  # nor does it keep a mask that leaves nothing out
+    if changed:
+        raise refusal(
+            f"the module changes '{changed[0]}' in its forward pass, which nothing here would do; nearest: a function "
+            "of the parameter (abs, relu), torch.nn.utils.prune for zeros, or the change before the module is read"
+        )
+    if not seen.made_by_call[-1]:
+        raise refusal(f"the module returns a {type(made).__name__} and no tensor; return what its last layer sent")
+    if not _makes_the_same_again(module, steps):
+        warnings.warn(
+            "the module makes something else of the same example when it is called again: what it keeps from call to "
+            "call begins anew in every training step here",
+            UserWarning,
+            stacklevel=5,
+        )
     for name, calls in seen.layers.items():
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
@@ -616,6 +632,52 @@ def operation_by_operation(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for each, kind in found:
             each.__class__ = kind
+
+
+def _as_it_is(module: torch.nn.Module) -> Callable[[], None]:
+    """What makes a module again what it is: states that it keeps, running averages, which a forward pass moves."""
+    kept = [(each, each.clone()) for each in module.buffers()]
+    held = [(each, dict(vars(each)), dict(each._buffers)) for each in module.modules()]
+
+    def restore() -> None:
+        for each, before, buffers in held:
+            vars(each).clear()
+            vars(each).update(before)
+            each._buffers.clear()
+            each._buffers.update(buffers)
+        reset_states(module)
+        for buffer, values in kept:
+            if buffer.shape == values.shape:
+                buffer.data.copy_(values)
+
+    return restore
+
+
+def _makes_the_same_again(module: torch.nn.Module, steps: list[torch.Tensor]) -> bool:
+    """Whether a second call makes what the first one makes, where it can be called without being recorded."""
+    restore, made = _as_it_is(module), list[list[torch.Tensor]]()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
+            for _ in range(2):
+                torch.manual_seed(0)
+                reset_states(module)
+                made.append([each.clone() for step in steps for each in tensors_in(module(step))])
+    except Exception:
+        return True
+    finally:
+        restore()
+    same = (torch.allclose(*pair, equal_nan=True) for pair in zip(*made, strict=False))
+    return len(made[0]) == len(made[1]) and all(same)
+
+
+def _fixed_in(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters, and constants of neurons, which no forward pass may change."""
+    yield from module.named_parameters()
+    for path, each in module.named_modules():
+        if neuron_key(each).startswith("snntorch."):
+            for name, constant in each.named_buffers(recurse=False):
+                if name not in SNNTORCH_STATES:
+                    yield f"{path}.{name}".lstrip("."), constant
 
 
 def _kept_by(module: Any) -> list[tuple[Any, torch.Tensor]]:

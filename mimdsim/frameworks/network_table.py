@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -213,7 +214,7 @@ def read_over_time(
     if not of_output:
         return recorded.reading, None
     every = calls.sequence(outputs)
-    every = every.reshape(*every.shape[:2], -1, recorded.votes).mean(axis=-1)
+    every = every.reshape(*every.shape[:2], -1, recorded.votes).mean(axis=-1)[recorded.burn_in :]
     planes = tuple(outputs[0].shape[1 + calls.in_time :])
     values = [_of_neurons(made[-1][at], planes) * divisor_of(origins[at]) for at in of_output]
     functions = functions_in(origins[of_output[0]])
@@ -289,6 +290,8 @@ def objective(
     if not reading:  # of a timestep, after which functions alone tell
         functions = set().union(*map(functions_in, returned_by(recorded, last)))
         over_time = next((each.removeprefix("a") for each in ("mean", "max", "amax") if each in functions), "sum")
+    votes |= {"burn_in": recorded.burn_in} if recorded.burn_in and over_time != "last" else {}
+    timesteps -= recorded.burn_in
     made = {"loss": "cross_entropy", "reading": over_time, **votes}
     if averaged or (not by_membrane and over_time == "mean"):
         made |= {"reading": "softmax" if averaged else "sum", "logit_scale": 1 / timesteps / divisor}
@@ -303,7 +306,12 @@ def objective(
         made = (made if reduced and "reading" not in given else votes) | given
     if recorded.log_softmax and made.get("loss", "cross_entropy") != "cross_entropy":
         raise refusal("the output goes through 'log_softmax', which only loss = 'cross_entropy' leaves as it is")
-    if (made.get("loss") == "mean_squared_error" and votes) or (made.get("reading") == "max" and recorded.votes > 1):
+    of_rates = math.isclose(made.get("logit_scale", 1.0) * timesteps * recorded.votes, 1.0)
+    if made.get("loss") == "mean_squared_error" and of_rates and made["reading"] == "sum":
+        del made["logit_scale"]
+        return made | {"reading": "mean"}
+    counts = made.get("loss") == "mean_squared_error"
+    if (counts and "logit_scale" in votes) or (made.get("reading") == "max" and recorded.votes > 1):
         raise refusal("counts, or the highest, of a mean of outputs have no loss here; nearest: 'ce_count_loss'")
     return made
 

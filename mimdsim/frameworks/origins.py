@@ -162,6 +162,13 @@ class Padded(FunctionResult):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Late(FunctionResult):
+    """The timesteps from `first` on."""
+
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Scaled(FunctionResult):
     """Spikes, or the input, times a number."""
 
@@ -458,6 +465,14 @@ def each_in(through: tuple[type, ...], *origins: Any) -> Iterator[Any]:
             seen[id(each)] = each
             yield each
             waiting += parts_of(each) if isinstance(each, through) else ()
+
+
+def burn_in_of(origin: Origin | None, layer: str, begins: int) -> int:
+    """How many timesteps at the start are left out of what is made of all that a layer sends, from `begins` on."""
+    every = [*each_in((FunctionResult, Product, *THROUGH), origin)]
+    calls = [each.call for each in every if isinstance(each, LayerOutput) and each.layer == layer and not each.in_time]
+    left_out = max(min(calls, default=0) - begins, 0)
+    return max((each.first for each in every if isinstance(each, Late)), default=left_out)
 
 
 def votes_in(origin: Origin | None) -> int:

@@ -484,7 +484,13 @@ def _checked(
     held = {(names[kind], t): values for (kind, t), values in known.items() if kind in names}
     sent = {(OUTPUT, t): each.values for t, each in outputs.items() if 0 <= t < len(given)}
     held |= {key: _flat(tensor) for key, tensor in sent.items() if tensor is not None}
-    whole, doubtful, largest = made_by(written, given, sums, every, held)
+    try:
+        whole, doubtful, largest = made_by(written, given, sums, every, held)
+    except ValueError:  # of shapes
+        raise refusal(
+            f"{where} compute with as many values as there are inputs, or others, where others are one for each neuron "
+            f"(their equations: {'; '.join(written.texts)})"
+        ) from None
     wanted = {(f"_{kind}", t): values for (kind, t), values in known.items()} | held
     for (name, t), values in sorted(wanted.items(), key=lambda each: each[0][1]):
         if t >= len(whole):

@@ -44,13 +44,14 @@ from mimdsim.frameworks.origins import (
     Product,
     Slice,
     Sum,
+    burn_in_of,
     feeds_of,
     parts_of,
 )
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm, one_to_one
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
-from mimdsim.frameworks.recording import GATHERS
+from mimdsim.frameworks.recording import GATHERS, OF_TIMESTEPS
 from mimdsim.frameworks.recording_products import over_pooled
 from mimdsim.frameworks.streams import with_currents
 from mimdsim.frameworks.torch_layers import (
@@ -60,6 +61,7 @@ from mimdsim.frameworks.torch_layers import (
     layers_of,
     named,
     read_by,
+    returned_by,
     senders_in,
     sums_apart,
     widths_of,
@@ -129,6 +131,8 @@ def workload_of(
     values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
     last, stepwise = layers[-1], timesteps is not None
+    burn_in = min((_burn_in(recorded, each, last.calls.name) for each in returned_by(recorded, last)), default=0)
+    recorded = replace(recorded, burn_in=recorded.burn_in or burn_in)
     reads = output_read(output or ("membrane" if "membrane" in str(loss) else ""), recorded, last)
     reading, returned = read_over_time(recorded, last, reads, stepwise, not loss)
     shown, seen = reads, reading
@@ -136,9 +140,10 @@ def workload_of(
         shown = output_read("", recorded, last)
         seen, returned = read_over_time(recorded, last, shown, stepwise, False)
     described = partial(_described, module, layers, recorded, values.shape)
-    classes = widths_of(layers)[-1] // recorded.votes
+    each = (changes or {}).get("network.neurons_per_class", recorded.votes)
+    classes = widths_of(layers)[-1] // (each if type(each) is int and each > 0 else 1)
     if returned is not None:
-        example = described(random_workload(values, classes), shown, "", seen)
+        example = described(random_workload(values, widths_of(layers)[-1] // recorded.votes), shown, "", seen)
         network = network_of(build_workload({"name": "example", **example}, {}, "example"))
         try:
             check_gradients(module, recorded, layers, network, weights, values, seen, returned)
@@ -198,6 +203,8 @@ def _check_arguments(module: torch.nn.Module, example_input: torch.Tensor, times
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
+    if any(each.is_meta for each in (example_input, *module.parameters())):
+        raise refusal("the module, or example_input, is on the device 'meta' and has no values; give it with values")
     if not torch.isfinite(example_input).all():
         raise refusal("example_input holds numbers that are not finite")
     if compiled := getattr(module, "_orig_mod", None):
@@ -383,7 +390,8 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
             continue
         summed |= isinstance(of, Sum) or (isinstance(of, FunctionResult) and of.by in ("sum", "add"))
         of = parts[-1]  # of every timestep, where there are several
-        if product.dropout:  # of a sum over time: the same in every timestep
+        alone = isinstance(product.of, FunctionResult) and product.of.by in OF_TIMESTEPS
+        if product.dropout and not alone:  # of a sum over time: the same in every timestep
             product = replace(product, dropout=replace(product.dropout, per="sequence"))
     cut = of if isinstance(of, Slice) else None
     of = cut.of if cut else of
@@ -403,10 +411,12 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         )
     if not product.convolution and sent.shape[-1] != len(values):
         raise refusal(f"'{product.weight}' reads {len(values)} of {sent.shape[-1]} values of each sample; all can run")
+    names = [each.layer for each in senders if isinstance(each, LayerOutput)]
+    burn_in = max(_burn_in(recorded, recorded.returned[at], each) for each in names)
     # the bias counts once in the product with a sum over time, where that is no mean
-    for share in (1 / len(sent), 1.0) if summed else (1.0,):
+    for share in (1 / (len(sent) - burn_in), 1.0) if summed else (1.0,):
         outputs = currents_of(product.convolution, sent, values, bias * product.bias_factor * share)
-        reading = reading_of(numbers_of(recorded.made_by_call[-1][at]), outputs, functions)
+        reading = reading_of(numbers_of(recorded.made_by_call[-1][at]), outputs[burn_in:], functions)
         if reading and (not summed or (reading == "sum") == (share < 1)):
             break
     else:
@@ -428,7 +438,13 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     )
     returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
     layers, calls = {**recorded.layers, name: made}, [[each[at]] for each in recorded.made_by_call]
-    return replace(recorded, layers=layers, returned=returned, reading=reading, made_by_call=calls)
+    return replace(recorded, layers=layers, returned=returned, reading=reading, made_by_call=calls, burn_in=burn_in)
+
+
+def _burn_in(recorded: Recorded, origin: Origin | None, layer: str) -> int:
+    """How many timesteps at the start are in nothing that is made of what a layer sent."""
+    written = recorded.layers[layer].reading.written
+    return 0 if recorded.stepwise else burn_in_of(origin, layer, written.first if written else 0)
 
 
 def _acting(function: WeightFunction | None, values: np.ndarray) -> np.ndarray:
@@ -436,20 +452,28 @@ def _acting(function: WeightFunction | None, values: np.ndarray) -> np.ndarray:
 
 
 def _of_one_layer(of: Origin | None) -> tuple[Origin | None, ...]:
-    """What a function over time is of, if that is one layer's, such as a sum that grew by a timestep after another."""
+    """What a function over time is of, if that is one layer's, or the same layers' in every timestep, such as a sum
+    that grew by a timestep after another."""
     parts: tuple[Origin | None, ...] = ()
     if isinstance(of, FunctionResult) and of.by in GATHERS:
         # after what neurons send before they get anything, which is compared by its values
         parts = tuple(itertools.dropwhile(lambda part: not parts_of(part) and not senders_in(part), of.of))
     if isinstance(of, Sum):
-        parts = tuple(part for each in of.parts for part in (_of_one_layer(each) or (each,)))
-        if not all(isinstance(each, LayerOutput) for each in parts):
-            return ()
-    return parts if len(set(map(_layer_of, parts))) == 1 else ()
+        by_call: dict[int, list[Any]] = {}
+        for part in (part for each in of.parts for part in (_of_one_layer(each) or (each,))):
+            if not isinstance(part, LayerOutput):
+                return ()
+            by_call.setdefault(part.call, []).append(part)
+        if len(by_call) == 1:  # of layers in one timestep, or of all of them
+            return of.parts if len(set(map(_layers_of, of.parts))) == 1 else ()
+        parts = tuple(Sum(parts=tuple(each)) if len(each) > 1 else each[0] for each in by_call.values())
+    return parts if len(set(map(_layers_of, parts))) == 1 else ()
 
 
-def _layer_of(origin: Origin | None) -> object:
-    """What is alike of a layer's outputs in every timestep."""
+def _layers_of(origin: Origin | None) -> object:
+    """What is alike of a layer's outputs, or of sums of several layers', in every timestep."""
+    if isinstance(origin, Sum):
+        return tuple(map(_layers_of, origin.parts))
     return origin.layer if isinstance(origin, LayerOutput) else origin
 
 

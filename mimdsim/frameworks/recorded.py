@@ -70,7 +70,8 @@ class Recorded:
     what it was made of; votes: how many outputs stand for a class, of which the module returned the mean; made: by
     operations element by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module
     took one a call; unread: what functions made that are not understood, or gather timesteps, in order;
-    returned_before: by the calls before the last, in a single step; currents: what products made, and its version."""
+    returned_before: by the calls before the last, in a single step; currents: what products made, and its version;
+    burn_in: of so many timesteps at the start nothing is in what it returned."""
 
     layers: dict[str, NeuronCalls] = field(default_factory=dict)
     norms: Counter[str] = field(default_factory=Counter)
@@ -82,6 +83,7 @@ class Recorded:
     votes: int = 1
     made: list[Made] = field(default_factory=list)
     timesteps: int = 0
+    burn_in: int = 0
     stepwise: bool = False
     unread: list[FunctionResult] = field(default_factory=list)
     returned_before: list[Origin | None] = field(default_factory=list)

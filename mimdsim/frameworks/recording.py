@@ -6,6 +6,7 @@ reaches a layer, where it is refused.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from mimdsim.frameworks.origins import (
     Gate,
     Input,
     Joined,
+    Late,
     LayerOutput,
     Made,
     Origin,
@@ -56,6 +58,7 @@ from mimdsim.frameworks.recording_products import ProductRecorder
 from mimdsim.frameworks.tensors import (
     entry_of,
     first_column,
+    first_timestep,
     is_cut_out,
     is_number_zero,
     is_zero,
@@ -67,7 +70,11 @@ from mimdsim.frameworks.written_equations import made_in
 from mimdsim.graph.convolution import Planes, Pool, Window
 from mimdsim.graph.sources import COMPLEMENT
 
-GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of timesteps
+LATE = "late timesteps"
+OF_TIMESTEPS = {"stack", LATE}  # what is each of them
+GATHERS = {*OF_TIMESTEPS, "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of them
+
+HIGHEST = {"maximum": "max"}  # of two, as of all timesteps
 
 KEEPS_VALUES = {
     "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
@@ -160,8 +167,16 @@ class Recorder(ProductRecorder):
         """given: the arguments; args: as they were, of functions in place."""
         known = [origin for tensor in tensors_in([args, kwargs]) if (origin := self.origin(tensor)) is not None]
         name = getattr(func, "__name__", str(func))
-        if name in DRAWS or not self._drawn.isdisjoint(map(id, tensors_in([args, kwargs]))):
-            return self._draw(name, known, made)
+        masks = func in DROPOUTS and not known and bool(made.any()) and _leaves_out(*args, **kwargs)
+        if masks or name in DRAWS or not self._drawn.isdisjoint(map(id, tensors_in([args, kwargs]))):
+            return self._draw(name, known, made, masks)
+        if name == "__bool__" and any(not isinstance(each, (Parameter, Part)) for each in known):
+            warnings.warn(
+                "the module decides by values of tensors ('if', 'while', 'assert'): what it did on the example is done "
+                "on every other here",
+                UserWarning,
+                stacklevel=2,
+            )
         if known and name == "__setitem__":
             return self._place(given[0], *args)
         if not known or not any(True for _ in tensors_in(made)):
@@ -232,20 +247,22 @@ class Recorder(ProductRecorder):
         if name in ("mean", "sum") and (voted := self._voted(name, args, kwargs, known)) is not None:
             return self.mark(made, voted)
         number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
-        by = "div" if number and name in DIVIDES else name
+        by = "div" if number and name in DIVIDES else HIGHEST.get(name, name)
         divisor = (1 / number if name in MASKS else number) if number > 0 else 1.0
         times = self._times(by, args, made, divisor) if by in MASKS | DIVIDES and not kwargs else None
         self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor))
 
-    def _draw(self, name: str, known: list[Origin], made: Any) -> None:
-        """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too."""
-        if known and not name.endswith("_like"):
+    def _draw(self, name: str, known: list[Origin], made: Any, masks: bool = False) -> None:
+        """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too. masks:
+        they are what dropout leaves of numbers that are known."""
+        if (known and not name.endswith("_like")) or name in ("__bool__", "__float__", "item", "tolist"):
             raise refusal(
                 f"'{name}' reads random numbers that the module draws, others every time; nearest: encode the example "
                 "before the module gets it, states that begin at 0, torch.nn.Dropout of spikes"
             )
         for each in tensors_in(made):
-            if each.numel() > 1 and (each != each.flatten()[0]).any():  # else it was multiplied by 0
+            varied = bool((each != each.flatten()[0]).any()) if each.numel() > 1 else bool(each.any())
+            if masks or varied or each.dtype == torch.bool:  # else it was multiplied by 0
                 self._drawn.add(id(each))
                 self._held.append(each)
 
@@ -357,7 +374,8 @@ class Recorder(ProductRecorder):
                 continue
             over_time = isinstance(of, FunctionResult) or (is_in_time(of) and not isinstance(of, Input))
             if over_time and is_cut_out(part, whole):
-                self.mark(part, self._unread("a slice", of))
+                first = first_timestep(part, whole, self._timesteps_of(of))
+                self.mark(part, late(of, first) if first else self._unread("a slice", of))
                 continue
             if isinstance(of, Input):
                 entry = entry_of(part, self.example)
@@ -372,6 +390,16 @@ class Recorder(ProductRecorder):
                 taken = share_of(of, part, whole) or self._unread("a slice", of)
             self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
+
+    def _timesteps_of(self, of: Any) -> int:
+        """Of how many timesteps something is, 0 where that is not known."""
+        if isinstance(of, LayerOutput):
+            return len(self.seen.layers[of.layer].outputs[0]) if of.in_time else 0
+        if isinstance(of, Late):
+            return self._timesteps_of(of.of[0]) - of.first
+        if isinstance(of, FunctionResult):
+            return len(of.of) if of.by == "stack" else 0
+        return self._timesteps_of(parts_of(of)[0]) if isinstance(of, (Product, *THROUGH)) else 0
 
     def _combined(self, name: str, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
         """The product of spikes, or 1 - spikes."""
@@ -440,8 +468,16 @@ def _check_tied(module: torch.nn.Module) -> None:
                 raise refusal(f"'{path}.{role}' is '{name}' as well; nearest: weights of its own for each layer")
 
 
+def _leaves_out(_: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> bool:
+    return training and p > 0
+
+
 def _is_plain_softplus(beta: float = 1.0, threshold: float = 20.0) -> bool:
     return (beta, threshold) == (1, 20)
+
+
+def late(of: Any, first: int) -> Late:
+    return replace(of, first=of.first + first) if isinstance(of, Late) else Late(by=LATE, of=(of,), first=first)
 
 
 def dropped(of: Origin, share: float, per: str, leaves_out: str) -> Origin:

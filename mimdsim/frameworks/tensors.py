@@ -31,6 +31,19 @@ def entry_of(part: torch.Tensor, whole: torch.Tensor | None, last: bool = False)
     return None
 
 
+def first_timestep(part: torch.Tensor, whole: torch.Tensor, timesteps: int) -> int:
+    """With which entry of the first or second axis, of so many timesteps, a view of the last ones begins; 0: it is no
+    such view."""
+    offset = part.storage_offset() - whole.storage_offset()
+    alike = part.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr() and part.stride() == whole.stride()
+    for axis in range(min(2, whole.ndim) if alike and part.ndim == whole.ndim else 0):
+        first = whole.shape[axis] - part.shape[axis]
+        others = [[*each.shape[:axis], *each.shape[axis + 1 :]] for each in (part, whole)]
+        if first and whole.shape[axis] == timesteps and others[0] == others[1] and offset == first * whole.stride(axis):
+            return int(first)
+    return 0
+
+
 def first_column(part: torch.Tensor, whole: torch.Tensor) -> int | None:
     """With which entry of the last axis a view of adjacent ones begins; None of others, and of all."""
     same = part.ndim == whole.ndim and part.shape[:-1] == whole.shape[:-1] and part.stride() == whole.stride()

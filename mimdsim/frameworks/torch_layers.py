@@ -307,6 +307,8 @@ def _of_itself(
     _check_apart(name, "itself", apart or own)
     if own and calls.reading.recurrent:
         raise _of_several(name, "itself")
+    if any(feed.product.dropout for feed in (*own, *apart)):
+        raise refusal(f"layer '{name}' reads itself through dropout; nearest: dropout of what other layers send")
     if len({feed.product.bias for feed in apart} - {""}) > 1:
         raise refusal(f"layer '{name}' adds several biases to what it reads of itself; nearest: bias=False but for one")
     if not all(

@@ -122,13 +122,18 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         for name in self.network.averages:
             self._parameter(self._names[name]).data.copy_(torch.from_numpy(self._executor.arrays[inputs[name]]))
 
-    def run_from_loss(self, gradient: np.ndarray) -> list[np.ndarray | None]:
-        """The gradients of all parameters, given that of the reading; None of those that are frozen."""
+    def run_from_loss(self, gradient: np.ndarray, weights: list[np.ndarray]) -> list[np.ndarray | None]:
+        """The gradients of all parameters, given that of the reading; None of those that are frozen. Those of pruned
+        weights are 0."""
         self._executor.replace(self._gradient, gradient)
         for _ in self._rest:
             pass
         held = self._executor.program.observables.gradients
-        return [self._executor.read(held[name]) if name in held else None for name in self._names]
+        found = [self._executor.read(held[name]) if name in held else None for name in self._names]
+        for name, values, each in zip(self._names, weights, found, strict=True):
+            if name in self.network.pruned and each is not None:
+                each[values == 0] = 0
+        return found
 
     def _spike_lists(self, spikes: np.ndarray) -> dict[str, np.ndarray]:
         """Graph inputs of spikes [timesteps, batch, inputs]: as they are where the program takes dense rows."""
@@ -189,7 +194,7 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]
         owner._turn += 1  # the program has gone on: its forward pass must run again before another backward pass
         whole = np.zeros(owner._executor.arrays[owner._gradient].shape, np.float32)
         whole[..., : ctx.samples, :] = gradient.detach().cpu().numpy()
-        found = owner.run_from_loss(whole)
+        found = owner.run_from_loss(whole, ctx.weights)
         return None, None, *(None if each is None else torch.from_numpy(each) for each in found)
 
 

@@ -82,6 +82,8 @@ def lower_to_kernels(
             working_set |= {f"{op.name}.{name}": amount for name, amount in body.accumulator_bytes().items()}
         elif op.kind == "zeros" and strategy.hoisted:
             continue  # kernels that walk the timesteps start from zero by themselves
+        elif op.kind == "after_burn_in":
+            continue  # a view
         else:
             kernels.append(_outer_kernel(graph, op, element_bytes))
         if op.phase != "update" and op.kind != "zeros":  # updates are in place, starts become the final values

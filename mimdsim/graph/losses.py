@@ -5,12 +5,14 @@ The output is a stack over timesteps: spikes, or the membrane potentials of a la
     sum    spikes counted, or potentials added up, over the timesteps       mean, max   of potentials over the timesteps
     last   the last timestep only                                           every       each timestep separately
     softmax   the shares that a softmax over the classes gives, added up over the timesteps, of potentials
+
+Of a burn-in, timesteps at the start, nothing is read.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,9 +49,11 @@ class Loss:
     cross_entropy: of the reading times the network's logit scale; of reading 'every' the sum or the mean over the
     timesteps.
     mean_squared_error: of spike counts, whose targets are the shares `correct_rate` and `incorrect_rate` of the
-    timesteps, divided by the number of timesteps (snnTorch, mse_count_loss). neurons_per_class: adjacent output neurons
-    whose readings are added up (population code). firing_strength: weight of the squared distance between each hidden
-    layer's share of spikes and `firing_target`. Raises MappingError for an unknown choice.
+    timesteps, divided by the number of timesteps (snnTorch, mse_count_loss); of reading 'mean' of their share of the
+    timesteps. neurons_per_class: adjacent output neurons
+    whose readings are added up (population code). burn_in: so many timesteps at the start are not read.
+    firing_strength: weight of the squared distance between each hidden layer's share of spikes and `firing_target`.
+    Raises MappingError for an unknown choice.
     """
 
     kind: str = "cross_entropy"
@@ -60,6 +64,7 @@ class Loss:
     firing_target: float = 0.0
     firing_strength: float = 0.0
     over_timesteps: str = "sum"
+    burn_in: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in LOSSES:
@@ -67,11 +72,15 @@ class Loss:
         if self.reading not in POTENTIAL_READINGS:
             hint = suggest(self.reading, POTENTIAL_READINGS)
             raise MappingError(f"training.reading = {self.reading!r} is not a valid choice{hint}")
-        if self.kind == "mean_squared_error" and self.reading != "sum":
+        if self.kind == "mean_squared_error" and self.reading not in ("sum", "mean"):
             raise MappingError(
-                f"training.loss = 'mean_squared_error' needs spike counts: set training.reading = \"sum\" (given: "
-                f"{self.reading!r})"
+                f'training.loss = \'mean_squared_error\' needs spike counts: set training.reading = "sum", or "mean" '
+                f"for their share of the timesteps (given: {self.reading!r})"
             )
+
+    def first_of(self, timesteps: int) -> int:
+        """The first of so many timesteps that is read."""
+        return timesteps - 1 if self.reading == "last" else self.burn_in
 
     def check_output(self, layer: str, neurons: int, spiking: bool) -> None:
         """Raises MappingError when the output layer cannot be read this way."""
@@ -80,7 +89,7 @@ class Loss:
                 f"layer '{layer}': {neurons} neurons are not a whole number of classes of {self.neurons_per_class}: "
                 "change network.neurons_per_class"
             )
-        if spiking and self.reading not in SPIKE_READINGS:
+        if spiking and self.reading not in SPIKE_READINGS and self.kind != "mean_squared_error":
             raise MappingError(
                 f'training.reading = {self.reading!r} reads membrane potentials: set network.output = "membrane", or '
                 f"read spikes as {' or '.join(SPIKE_READINGS)}"
@@ -105,9 +114,9 @@ class Logits:
 class CountTargets:
     """The target spike counts, and the number that the mean of the squares is divided by."""
 
-    correct: int
-    incorrect: int
-    timesteps: int
+    correct: float
+    incorrect: float
+    divisor: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +149,32 @@ class Counting:
 
 def add_scores(build: GraphBuilder, loss: Loss, output: Output) -> str:
     """Append the reading 'counts' [batch, classes]; its name."""
+    return _add_scores(build, loss, _add_late(build, loss, output))
+
+
+def _add_late(build: GraphBuilder, loss: Loss, output: Output) -> Output:
+    """The output that is read; of lists of spikes all timesteps, which are counted from the first on that is read.
+    Raises MappingError where nothing is left."""
+    if loss.burn_in >= output.timesteps:
+        raise MappingError(
+            f"training.burn_in = {loss.burn_in} leaves none of {output.timesteps} timesteps to read: choose less"
+        )
+    if output.spiking or not loss.burn_in or loss.reading == "last":
+        return output
+    return replace(output, name=_late(build, loss, output.layer, output.name))
+
+
+def _late(build: GraphBuilder, loss: Loss, layer: str, name: str) -> str:
+    return build.one("after_burn_in", (name,), f"{name}.late", layer=layer, attributes=loss.burn_in)
+
+
+def _add_scores(build: GraphBuilder, loss: Loss, output: Output) -> str:
     loss.check_output(output.layer, output.neurons, output.spiking)
     pool = loss.neurons_per_class
     by_class = names.SCORES
     raw = by_class if pool == 1 else "counts.neurons"
     if output.spiking:
-        first = output.timesteps - 1 if loss.reading == "last" else 0
-        counting = Counting(neurons=output.neurons, first=first)
+        counting = Counting(neurons=output.neurons, first=loss.first_of(output.timesteps))
         read = build.one("spike_counts", (output.name,), raw, layer=output.layer, attributes=counting)
     else:
         over = "sum" if loss.reading == "every" else loss.reading
@@ -158,23 +186,27 @@ def add_scores(build: GraphBuilder, loss: Loss, output: Output) -> str:
 
 def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float) -> None:
     """Append the reading 'counts' [batch, classes] and the value 'loss'; needs the value 'labels'."""
-    read, judged, pool = add_scores(build, loss, output), output.name, loss.neurons_per_class
+    output, pool = _add_late(build, loss, output), loss.neurons_per_class
+    read, judged = _add_scores(build, loss, output), output.name
     if loss.reading == "every":
         if output.spiking:
             judged = build.one(
                 "spikes_by_timestep", (judged,), "emitted", layer=output.layer, attributes=output.neurons
             )
+            judged = _late(build, loss, output.layer, judged) if loss.burn_in else judged
         if pool > 1:
             judged = build.one("pool_classes", (judged,), "emitted.classes", layer=output.layer, attributes=pool)
         read = judged
     averaged = loss.reading == "every" and loss.over_timesteps == "mean"
-    about: Any = Logits(scale=logit_scale, weight=1 / output.timesteps if averaged else 1.0)
+    timesteps = output.timesteps - loss.burn_in
+    about: Any = Logits(scale=logit_scale, weight=1 / timesteps if averaged else 1.0)
     if loss.kind == "mean_squared_error":
+        counts = loss.reading == "sum"
+        shares = (exact_product(timesteps, rate, pool) for rate in (loss.correct_rate, loss.incorrect_rate))
         # whole spikes that fit into the share, as the frameworks count them
+        correct, incorrect = (float(math.floor(each) if counts else each) for each in shares)
         about = CountTargets(
-            correct=math.floor(exact_product(output.timesteps, loss.correct_rate, pool)),
-            incorrect=math.floor(exact_product(output.timesteps, loss.incorrect_rate, pool)),
-            timesteps=output.timesteps,
+            correct=correct, incorrect=incorrect, divisor=float(timesteps if counts else (timesteps * pool) ** 2)
         )
     build.one(loss.kind, (read, names.LABELS), names.LOSS, layer=output.layer, attributes=about)
 
@@ -236,6 +268,10 @@ def _read_out_gradient(over: str, gradient: np.ndarray, u: np.ndarray) -> tuple[
     return (np.where(np.arange(len(u))[:, None, None] == chosen, gradient, 0).astype(u.dtype),)
 
 
+def _after_burn_in_gradient(first: int, gradient: np.ndarray) -> tuple[np.ndarray]:
+    return (np.concatenate([np.zeros((first, *gradient.shape[1:]), gradient.dtype), gradient]),)
+
+
 def _flops(plain: int, of_softmax: int) -> Flops:
     """For every element of the potentials."""
     return lambda values, over: (of_softmax if over == "softmax" else plain) * elements(values[-1])
@@ -244,6 +280,19 @@ def _flops(plain: int, of_softmax: int) -> Flops:
 _of_a_timestep = shaped(lambda values, _: values[0].shape[1:])
 
 READ_OUTS = (
+    OpDef(
+        name="after_burn_in",
+        shapes=shaped(lambda values, first: (values[0].shape[0] - first, *values[0].shape[1:])),
+        evaluate=lambda first, every: (every[first:].copy(),),
+        vjp=pulled_back_by("after_burn_in_gradient", "d.{input}"),
+        flops=no_flops,
+    ),
+    OpDef(
+        name="after_burn_in_gradient",
+        shapes=shaped(lambda values, first: (values[0].shape[0] + first, *values[0].shape[1:])),
+        evaluate=_after_burn_in_gradient,
+        flops=no_flops,
+    ),
     OpDef(
         name="spike_counts",
         shapes=_of_a_timestep,
@@ -325,11 +374,11 @@ def _deviation(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) ->
 
 
 def _squared_error(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
-    return ((_deviation(targets, counts, labels) ** 2).mean() / targets.timesteps,)
+    return ((_deviation(targets, counts, labels) ** 2).mean() / targets.divisor,)
 
 
 def _squared_error_gradient(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
-    return (_deviation(targets, counts, labels) * (2.0 / (counts.size * targets.timesteps)),)
+    return (_deviation(targets, counts, labels) * (2.0 / (counts.size * targets.divisor)),)
 
 
 def _share(target: FiringTarget, spikes: Any) -> tuple[float, int]:

@@ -136,7 +136,7 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
         if not layer.spiking and (layer is not network.layers[-1] or layer.recurrence != "none"):
             raise MappingError(
                 f"layer '{layer.name}': only the last layer may be read by its membrane potential, and only if it has "
-                "no synapses onto itself: leave spiking = true"
+                'no synapses onto itself: read its spikes (network.output = "spikes")'
             )
     body = builder("forward")
     layers, following = network.stretches[stretch], network.stretches[stretch + 1 :]

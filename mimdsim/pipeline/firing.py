@@ -246,7 +246,7 @@ def label_warning(workload: Workload, data: tuple[SpikeDataset, SpikeDataset], l
 def loss_plateau(workload: Workload, classes: int, loss: np.ndarray) -> str:
     """Said of a loss that is that of guessing from first to last, or certainly moves by less than `STILL`."""
     recipe = workload.training
-    guess = math.log(classes) * (workload.data.timesteps if recipe.reading == "every" else 1)
+    guess = math.log(classes) * (workload.data.timesteps - recipe.burn_in if recipe.reading == "every" else 1)
     entropy = recipe.loss == "cross_entropy" and not recipe.firing_strength
     named = f"ln {classes:,} = {math.log(classes):.4g}" + (" per timestep" if recipe.reading == "every" else "")
     if entropy and classes > 1 and len(loss) > 1 and (np.abs(loss - guess) <= EXACT * guess).all():

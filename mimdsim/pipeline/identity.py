@@ -25,6 +25,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("mapping", "strip_columns", 0),
     ("mapping", "behind_tiles", []),
     ("training", "over_timesteps", "sum"),
+    ("training", "burn_in", 0),
     ("network", "sources", {}),
     ("network", "unweighted", []),
     ("training", "rate_factor", 1.0),

@@ -27,10 +27,25 @@ CASES: dict[str, tuple[Loss, bool]] = {
     "last": (Loss(reading="last"), True),
     "every": (Loss(reading="every"), True),
     "squares": (Loss(kind="mean_squared_error", correct_rate=0.8, incorrect_rate=0.1), True),
+    "squares of rates": (Loss(kind="mean_squared_error", reading="mean", correct_rate=0.75), True),
+    "squares of population rates": (
+        Loss(kind="mean_squared_error", reading="mean", incorrect_rate=0.1, neurons_per_class=2, burn_in=1),
+        True,
+    ),
     "population": (Loss(neurons_per_class=2), True),
     "population of squares": (Loss(kind="mean_squared_error", correct_rate=0.5, neurons_per_class=2), True),
     "population at every timestep": (Loss(reading="every", neurons_per_class=2), True),
     "firing": (Loss(firing_target=0.05, firing_strength=30.0), True),
+    "late counts": (Loss(burn_in=3), True),
+    "late squares": (Loss(kind="mean_squared_error", correct_rate=0.7, burn_in=2), True),
+    "late population at every timestep": (Loss(reading="every", neurons_per_class=2, burn_in=3), True),
+    "late mean of every": (Loss(reading="every", over_timesteps="mean", burn_in=2), True),
+    "late potential sum": (Loss(reading="sum", burn_in=1), False),
+    "late potential mean": (Loss(reading="mean", burn_in=3), False),
+    "late potential max": (Loss(reading="max", burn_in=3), False),
+    "late potential softmax": (Loss(reading="softmax", burn_in=1), False),
+    "late potential every": (Loss(reading="every", over_timesteps="mean", burn_in=3), False),
+    "late potential population at every timestep": (Loss(reading="every", neurons_per_class=2, burn_in=2), False),
     "potential sum": (Loss(reading="sum"), False),
     "potential mean": (Loss(reading="mean"), False),
     "potential last": (Loss(reading="last"), False),
@@ -60,18 +75,23 @@ def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str,
     torch = pytest.importorskip("torch")
     loss, functional = network.loss, torch.nn.functional
     parameters, sent, _ = forward_in_torch(network, given)
-    output = torch.stack(sent[-1])
+    output = torch.stack(sent[-1])[loss.burn_in :]
     pooled = output.reshape(*output.shape[:2], network.classes, loss.neurons_per_class)
     labels = torch.tensor(given.labels, dtype=torch.long)
     scale = network.logit_scale
     if loss.kind == "mean_squared_error":
         counts = pooled.sum(dim=(0, 3))
-        each = network.timesteps * loss.neurons_per_class
-        wanted = torch.full_like(counts, float(int(each * loss.incorrect_rate)))
-        wanted[torch.arange(network.batch), labels] = float(int(each * loss.correct_rate))
-        total = ((counts - wanted) ** 2).mean() / network.timesteps
+        each = len(output) * loss.neurons_per_class
+        rates = loss.reading == "mean"
+        right, wrong = (
+            each * rate if rates else float(int(each * rate)) for rate in (loss.correct_rate, loss.incorrect_rate)
+        )
+        wanted = torch.full_like(counts, wrong)
+        wanted[torch.arange(network.batch), labels] = right
+        total = ((counts - wanted) ** 2).mean() / (each**2 if rates else len(output))
     elif loss.reading == "every":
         total = sum(functional.cross_entropy(scale * now, labels) for now in pooled.sum(dim=3))
+        total = total / len(output) if loss.over_timesteps == "mean" else total
     else:
         read = {"sum": output.sum(0), "mean": output.mean(0), "last": output[-1], "max": output.max(0).values}
         read["softmax"] = output.softmax(2).sum(0)
@@ -152,6 +172,7 @@ def test_dense_spikes_on_tiles_are_interpreted(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_strict_execution_gives_the_same_bits(name: str) -> None:
     loss, spiking = CASES[name]
+    loss = replace(loss, burn_in=min(loss.burn_in, 1))
     network = small_network((5, 5, 2 * loss.neurons_per_class), timesteps=2, batch=2, loss=loss)
     *hidden, output = network.layers
     network = replace(network, layers=(*hidden, replace(output, spiking=spiking)))
@@ -183,6 +204,7 @@ def test_every_gpu_strategy_does_what_the_interpreter_means(name: str, strategy:
         ({"reading": "softmax", "neurons_per_class": 2}, False, "leave network.neurons_per_class at 1"),
         ({"kind": "mean_squared_error"}, False, 'set network.output = "spikes"'),
         ({"neurons_per_class": 5}, True, "4 neurons are not a whole number of classes of 5"),
+        ({"burn_in": 99}, True, "training.burn_in = 99 leaves none of"),
     ],
 )
 def test_losses_that_cannot_be_are_refused(changes: dict[str, Any], spiking: bool, message: str) -> None:

@@ -297,8 +297,8 @@ REFUSED = {
         "current": lambda module, step, z: without_gradients(lambda m, s: m.fc1(s))(module, step) + 0 * z
     },
     "the output goes through 'softmax'": {"ends": lambda out: torch.stack(out).softmax(-1)},
-    "goes through 'a slice'": {"ends": lambda out: torch.stack(out)[3:].mean(0)},
-    "nor a reading of it": {"ends": lambda out: torch.stack(out[3:]).mean(0)},
+    "goes through 'a slice'": {"ends": lambda out: torch.stack(out)[:3].mean(0)},
+    "nor a reading of it": {"ends": lambda out: torch.stack(out[:3]).mean(0)},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -36,11 +37,20 @@ WHOLE: dict[str, Any] = {
     "a tenth of the sum": (lambda out: torch.stack(out).sum(0) / 10, "sum", 0.1),
     "the last": (lambda out: torch.stack(out)[-1], "last", 1.0),
 }
+LATE: dict[str, Any] = {
+    "the mean of the last timesteps": (lambda out: torch.stack(out[5:]).mean(0), "sum", 1 / (zoo.TIMESTEPS - 5)),
+    "a slice, added up": (lambda out: torch.stack(out)[5:].sum(0), "sum", 1.0),
+    "a slice of a slice, added up": (lambda out: torch.stack(out)[2:][3:].sum(0), "sum", 1.0),
+    "samples first": (lambda out: torch.stack(out, 1)[:, 5:].sum(1), "sum", 1.0),
+    "a list without the first": (lambda out: out[5:], "sum", 1.0),
+    "all but the first": (lambda out: torch.stack(out[5:]), "sum", 1.0),
+    "added up one by one": (lambda out: sum(out[6:], out[5]), "sum", 1.0),
+}
 OTHER: dict[str, Any] = {
-    "without the first timesteps": lambda out: torch.stack(out[5:]).mean(0),
-    "a slice, added up": lambda out: torch.stack(out)[5:].sum(0),
-    "a list without the first": lambda out: out[5:],
-    "all but the first": lambda out: torch.stack(out[5:]),
+    "without the last timesteps": lambda out: torch.stack(out[:-5]).mean(0),
+    "the first timesteps of the last": lambda out: torch.stack(out)[5:][:3].sum(0),
+    "a slice of the first timesteps": lambda out: torch.stack(out)[:5].sum(0),
+    "every other timestep": lambda out: torch.stack(out)[::2].sum(0),
     "the mean of samples": lambda out: torch.stack(out).mean(1),
     "some classes": lambda out: torch.stack(out).sum(0)[:, :4],
     "neighbours of two sizes": lambda out: torch.stack(out).sum(0)[:, :4].view(zoo.BATCH, 2, 2).sum(-1),
@@ -55,6 +65,41 @@ def test_what_all_timesteps_make_is_read(name: str) -> None:
     module, spikes, _ = given(of)
     training = frameworks.from_torch(module, spikes).training
     assert (training.reading, training.logit_scale) == (reading, pytest.approx(scale))
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_burn_in_is_left_out(name: str) -> None:
+    of, reading, scale = LATE[name]
+    training = frameworks.from_torch(*given(of)[:2]).training
+    assert (training.reading, training.burn_in) == (reading, 5)
+    assert training.logit_scale == pytest.approx(scale)
+    if reading == "sum" and scale == 1:
+        training = frameworks.from_torch(*given(of)[:2], loss="ce_count_loss").training
+        assert (training.reading, training.burn_in) == ("sum", 5)
+
+
+def test_a_burn_in_is_left_out_of_potentials() -> None:
+    of: dict[str, Any] = {
+        "max": lambda out: torch.stack(out)[4:].amax(0),
+        "mean": lambda out: torch.stack(out)[4:].mean(0),
+        "softmax": lambda out: torch.stack(out)[4:].softmax(-1).sum(0),
+    }
+    for reading, made in of.items():
+        training = frameworks.from_torch(*given(made, reset="none")[:2]).training
+        assert (training.reading, training.burn_in) == (reading, 4)
+    returned = given(lambda out: torch.stack(out[4:]), reset="none")[:2]
+    training = frameworks.from_torch(*returned, loss="ce_rate_loss").training
+    assert (training.reading, training.over_timesteps, training.burn_in) == ("every", "mean", 4)
+
+
+def test_the_highest_may_grow_by_a_timestep_after_another() -> None:
+    training = frameworks.from_torch(*given(lambda out: reduce(torch.maximum, out), reset="none")[:2]).training
+    assert (training.reading, training.burn_in) == ("max", 0)
+    training = frameworks.from_torch(*given(lambda out: reduce(torch.maximum, out[2:]), reset="none")[:2]).training
+    assert (training.reading, training.burn_in) == ("max", 2)
+    module, spikes, _ = given(lambda out: torch.maximum(out[-1], out[-2]) + out[-1], reset="none")
+    with pytest.raises(DescriptionError, match="neither all of what 'lif2' made nor a reading of it"):
+        frameworks.from_torch(module, spikes)
 
 
 @pytest.mark.parametrize("loss", ["", "ce_count_loss"])
@@ -114,14 +159,10 @@ def test_keys_of_a_loss_without_a_reading_leave_that_of_the_module() -> None:
     assert training.logit_scale == pytest.approx(1 / zoo.TIMESTEPS)
 
 
-def test_counts_of_some_timesteps_are_no_counts_of_all() -> None:
-    module, spikes, _ = zoo.example(
-        zoo.TorchNetwork(make=lambda: zoo.CountsInALoop("sum", late=4), judge=zoo.of_counts)
-    )
-    with pytest.raises(
-        DescriptionError, match=r"the output is neither the product with 'fc2.weight' of what 'lif1' sent"
-    ):
-        frameworks.from_torch(module, spikes)
+def test_counts_of_the_last_timesteps_are_no_counts_of_all() -> None:
+    network = zoo.TorchNetwork(make=lambda: zoo.CountsInALoop("sum", late=4), judge=zoo.of_counts)
+    training = frameworks.from_torch(*zoo.example(network)[:2]).training
+    assert (training.reading, training.burn_in) == ("sum", 4)
 
 
 def test_populations_that_do_not_lie_side_by_side_are_refused() -> None:
@@ -202,7 +243,7 @@ LEFT_OUT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", [*LEFT_OUT, "a loop"])
-def test_timesteps_that_are_left_out_are_found_where_nobody_fires(how: str) -> None:
+def test_a_burn_in_is_found_where_nobody_fires(how: str) -> None:
     """Nothing comes in before the sixth timestep, so that values are the same with the first five and without."""
     if how == "a loop":
         network = zoo.TorchNetwork(make=lambda: zoo.CountsInALoop("sum", late=5), judge=zoo.of_counts)
@@ -213,8 +254,7 @@ def test_timesteps_that_are_left_out_are_found_where_nobody_fires(how: str) -> N
         for layer in (module.fc1, module.fc2):
             layer.bias.zero_()
     spikes[:5] = 0.0
-    with pytest.raises(DescriptionError, match=r"timesteps left out|goes through 'a slice'"):
-        frameworks.from_torch(module, spikes)
+    assert frameworks.from_torch(module, spikes).training.burn_in == 5
 
 
 def test_votes_that_a_loop_adds_up_are_votes() -> None:

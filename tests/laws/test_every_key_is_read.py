@@ -48,6 +48,7 @@ OTHER: dict[str, dict[str, Any]] = {  # another value than by default and than i
     },
     "training": {
         "batch": 4, "loss": "mean_squared_error", "reading": "mean", "over_timesteps": "mean", "correct_rate": 0.7,
+        "burn_in": 3,
         "incorrect_rate": 0.1, "firing_target": 0.1, "firing_strength": 0.1, "optimiser": "sgd",
         "optimiser_parameters": {"beta1": 0.5}, "learning_rate": 0.1, "momentum": 0.5, "weight_decay": 0.1,
         "schedule": "one_cycle", "warm_up_training_steps": 1, "final_rate_share": 0.1, "rate_factor": 0.5,

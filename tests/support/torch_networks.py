@@ -1840,6 +1840,16 @@ class CountsInALoop(ReadOut):
         return self.fc2(counts / len(x) if self.of == "mean" else counts)
 
 
+class LateMembranes(Loop):
+    """The mean of a membrane, but for the first timesteps."""
+
+    def __init__(self) -> None:
+        super().__init__(_leaky(), _leaky(reset_mechanism="none"))
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x)[1][5:].mean(0)
+
+
 def _unbiased(module: Any) -> Any:
     """With a bias that begins at 0, and so is in no value, but in gradients."""
     nn.init.zeros_(module.fc2.bias)
@@ -2760,6 +2770,10 @@ ZOO: dict[str, TorchNetwork] = {
     "means of populations": TorchNetwork(make=lambda: ClassPopulations("mean"), loss="", judge=of_counts),
     "sums of populations": TorchNetwork(make=lambda: ClassPopulations("sum"), loss="", judge=of_counts),
     "counts in a loop": TorchNetwork(make=lambda: CountsInALoop("sum"), loss="", judge=of_counts),
+    "counts of the last timesteps": TorchNetwork(
+        make=lambda: CountsInALoop("sum", late=5), loss="", judge=of_counts
+    ),
+    "membranes of the last timesteps, their mean": TorchNetwork(make=LateMembranes, loss="", judge=of_counts),
     "rates in a loop": TorchNetwork(make=lambda: CountsInALoop("mean"), loss="", judge=of_counts),
     "a linear read-out of counts, a bias of 0": TorchNetwork(
         make=lambda: _unbiased(ReadOut("sum")), loss="", judge=of_counts

@@ -84,6 +84,11 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "network.output": "membrane_of_spiking", "network.reset": "zero", "training.reading": "every",
     },
     "last": {"training.reading": "last", "training.optimiser": "sgd"},
+    "late": {"training.burn_in": 2},
+    "late, every timestep": {"training.reading": "every", "training.burn_in": 1},
+    "dense, late": {**DENSE, "training.burn_in": 1},
+    "dense, late, every timestep": {**DENSE, "training.reading": "every", "training.burn_in": 1},
+    "membrane, late": {"network.output": "membrane", "training.reading": "max", "training.burn_in": 1},
     "membrane": {"network.output": "membrane", "training.reading": "max"},
     "membrane, last": {"network.output": "membrane", "training.reading": "last"},
     "membrane, every": {"network.output": "membrane", "training.reading": "every"},
@@ -210,6 +215,7 @@ ELSEWHERE = {
     *("Affine(times scalar)InPlace", "DifferenceInPlace", "DifferenceInPlace1"),
     "Function(tanh)InPlace",
     *("ProductInPlace", "ProductInPlace1", "SumInPlace1"),
+    "SpreadLate",  # of dense spikes, which are always in boxes
 }  # fmt: skip
 
 

@@ -378,14 +378,15 @@ def lower_listed(low: ArrayLowering, op: Operation) -> None:
 
 def lower_counts_gradient(low: ArrayLowering, op: Operation) -> None:
     """spike_counts_gradient: the same for every timestep, so held once, where the output neurons lie; of the last
-    timestep, a sequence that is zero before."""
+    timesteps, a sequence that is zero before."""
     blocks, gradient, about = low.states(op.layer), low.storage[op.inputs[0]][0], op.attributes
     shape = (low.network.batch, about.neurons)
     if about.first:
         g = low.with_neurons("g.output.sequence", (low.network.timesteps, *shape), op.layer, "gradients")
-        operands = {"gradient": gradient, "du": g}
-        where = low.over_neurons(losses.GIVE_LAST, op.layer)
-        low.compute("hand out gradient", op, *where, operands, named=False)
+        operands, constants = {"gradient": gradient, "du": g}, {"first": about.first}
+        codelet = losses.GIVE_LAST if about.first == low.network.timesteps - 1 else losses.SPREAD_LATE
+        where = low.over_neurons(codelet, op.layer)
+        low.compute("hand out gradient", op, *where, operands, constants=constants, named=False)
     else:
         g = low.matrix("g.output", shape, blocks, "gradients")
         operands = {"source": gradient, "target": g}

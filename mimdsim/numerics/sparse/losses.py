@@ -84,8 +84,8 @@ def listed_of(rows, ids, counts, g, sample):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def squared_error(totals, labels, losses, gradient, sample, correct, incorrect, timesteps):  # type: ignore[no-untyped-def]
-    """Per sample: mean square over the classes divided by `timesteps`, and d(mean over samples)/d(totals)."""
+def squared_error(totals, labels, losses, gradient, sample, correct, incorrect, divisor):  # type: ignore[no-untyped-def]
+    """Per sample: mean square over the classes over `divisor`, and d(mean over samples)/d(totals)."""
     samples, classes = totals.shape
     for i in range(len(sample)):
         b = sample[i]
@@ -96,8 +96,8 @@ def squared_error(totals, labels, losses, gradient, sample, correct, incorrect, 
                 wanted = correct
             off = float(totals[b, c]) - wanted
             total += off * off
-            gradient[b, c] = off * (2.0 / (samples * classes * timesteps))
-        losses[b] = total / (classes * timesteps)
+            gradient[b, c] = off * (2.0 / (samples * classes * divisor))
+        losses[b] = total / (classes * divisor)
 
 
 @compiled
@@ -123,6 +123,30 @@ def spread_classes(gradient, spread, sample, each):  # type: ignore[no-untyped-d
         for t in range(len(made)):
             for n in range(made.shape[2]):
                 made[t, b, n] = every[t, b, n // each]
+
+
+@compiled
+def take_late(every, late, start, stop, first):  # type: ignore[no-untyped-def]
+    """late = what is there from timestep `first` on."""
+    for i in range(len(start)):
+        late[:, :, start[i] : stop[i]] = every[first:, :, start[i] : stop[i]]
+
+
+@compiled
+def give_late(gradient, every, start, stop, first):  # type: ignore[no-untyped-def]
+    """every = gradient from timestep `first` on, 0 before."""
+    for i in range(len(start)):
+        every[:first, :, start[i] : stop[i]] = 0
+        every[first:, :, start[i] : stop[i]] = gradient[:, :, start[i] : stop[i]]
+
+
+@compiled
+def spread_late(gradient, du, start, stop, first):  # type: ignore[no-untyped-def]
+    """du = gradient at every timestep from `first` on, 0 before."""
+    for i in range(len(start)):
+        du[:first, :, start[i] : stop[i]] = 0
+        for t in range(first, du.shape[0]):
+            du[t, :, start[i] : stop[i]] = gradient[:, start[i] : stop[i]]
 
 
 @compiled

@@ -335,13 +335,15 @@ class TrainingRecipe(Trained):
     batch: int = Field(gt=0, le=65_536)
     """Samples of a training step."""
     loss: Literal["cross_entropy", "mean_squared_error"] = "cross_entropy"
-    """The cross-entropy of what `reading` takes from the output, or the mean squared error of spike counts; mean over
-    the batch."""
+    """The cross-entropy of what `reading` takes from the output, or the mean squared error of spike counts (by reading
+    'mean', of their share of the timesteps); mean over the batch."""
     reading: Literal["sum", "mean", "last", "max", "softmax", "every"] = "sum"
     """What is read of the output's spikes or potentials over the timesteps; 'softmax': the sum of a softmax of every
     timestep's potentials; 'every': a loss of every timestep."""
     over_timesteps: Literal["sum", "mean"] = "sum"
     """Whether the losses of every timestep (reading 'every') are added up or averaged."""
+    burn_in: int = Field(default=0, ge=0)
+    """So many timesteps at the start are not read: neither by the loss nor for the accuracy."""
     correct_rate: float = Field(default=1.0, ge=0, le=1)
     """Of the mean squared error: target of the right class, a share of the timesteps."""
     incorrect_rate: float = Field(default=0.0, ge=0, le=1)

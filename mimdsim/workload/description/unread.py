@@ -99,6 +99,12 @@ READERS = (
         'training.reading = "{training.reading}" has one loss for all timesteps',
     ),
     _Readers(
+        ("training.burn_in",),
+        "training.reading",
+        lambda workload: workload.training.reading != "last",
+        'training.reading = "last" reads the last timestep alone',
+    ),
+    _Readers(
         ("training.correct_rate", "training.incorrect_rate"),
         "training.loss",
         lambda workload: workload.training.loss == "mean_squared_error",

@@ -1,0 +1,235 @@
+"""What a forward pass does besides its products and neurons: read, told or refused, and never left out in silence."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mimdsim
+from mimdsim.base.errors import DescriptionError
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+snn = pytest.importorskip("snntorch")
+nn, functional = torch.nn, torch.nn.functional
+TIMESTEPS, SAMPLES, INPUTS, HIDDEN, CLASSES = 10, 4, 20, 16, 5
+LABELS = torch.tensor([0, 3, 1, 4])
+
+
+def spikes(share: float = 0.3) -> Any:
+    torch.manual_seed(3)
+    return (torch.rand(TIMESTEPS, SAMPLES, INPUTS) < share).float()
+
+
+class Net(nn.Module):  # type: ignore[misc]
+    """Two layers of Leaky; `before` runs first, `hidden` acts on spikes, `ends` makes what is returned."""
+
+    def __init__(
+        self,
+        before: Callable[[Any], Any] = lambda _: None,
+        hidden: Callable[[Any, Any], Any] = lambda _, sent: sent,
+        ends: Callable[[Any, Any], Any] = lambda sent, _: torch.stack(sent),
+        back: Callable[[Any, Any], Any] | None = None,
+        **of_output: Any,
+    ):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc1, self.fc2 = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.rec, self.drop = nn.Linear(HIDDEN, HIDDEN, bias=False) if back else None, nn.Dropout(0.5)
+        self.lif1, self.lif2 = snn.Leaky(beta=0.9), snn.Leaky(beta=0.8, **of_output)
+        self.before, self.hidden, self.ends, self.back = before, hidden, ends, back
+        with torch.no_grad():
+            self.fc1.weight.mul_(4)
+            self.fc2.weight.mul_(4)
+
+    def forward(self, x: Any) -> Any:
+        self.before(self)
+        first, second, found, potentials = self.lif1.init_leaky(), self.lif2.init_leaky(), [], []
+        sent = torch.zeros(x.shape[1], HIDDEN)
+        for now in x:
+            current = self.fc1(now) + self.back(self, sent) if self.back else self.fc1(now)
+            sent, first = self.lif1(current, first)
+            out, second = self.lif2(self.fc2(self.hidden(self, sent)), second)
+            found.append(out)
+            potentials.append(second)
+        return self.ends(found, potentials)
+
+
+def without_gradients(change: Callable[[Any], Any]) -> Callable[[Any], None]:
+    def before(module: Any) -> None:
+        with torch.no_grad():
+            change(module)
+
+    return before
+
+
+def _mask(module: Any) -> None:
+    module.fc1.weight.data = module.fc1.weight.data * (module.fc1.weight.data > 0)
+
+
+def _clamp(module: Any) -> None:
+    module.fc1.weight.clamp_(0)
+
+
+def _adapt(module: Any) -> None:
+    module.lif1.threshold.add_(0.1)
+
+
+def _draw_once(module: Any, sent: Any) -> Any:
+    return sent * module.kept
+
+
+def _keep(module: Any) -> None:
+    module.kept = module.drop(torch.ones(SAMPLES, HIDDEN))
+
+
+def _half_at_random(_: Any, sent: Any) -> Any:
+    return 0.5 * sent if torch.rand(1).item() < 0.5 else sent
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "dropout of what is fed back": (
+        lambda: Net(back=lambda module, sent: module.rec(module.drop(sent))), "'lif1' reads itself through dropout",
+    ),
+    "one mask for all timesteps": (lambda: Net(_keep, _draw_once), "reads random numbers that the module draws"),
+    "random numbers decide": (lambda: Net(hidden=_half_at_random), "'item' reads random numbers"),
+    "weights are clamped": (lambda: Net(without_gradients(_clamp)), "changes 'fc1.weight' in its forward pass"),
+    "weights are masked": (lambda: Net(_mask), "changes 'fc1.weight' in its forward pass"),
+    "thresholds adapt": (lambda: Net(without_gradients(_adapt)), "changes 'lif1.threshold' in its forward pass"),
+    "a threshold that acts on nothing": (
+        lambda: Net(ends=lambda _, v: torch.stack(v), reset_mechanism="none", learn_threshold=True),
+        "'lif2.threshold' is learned, and nothing that is read of the module depends on it",
+    ),
+    "nothing is returned": (lambda: Net(ends=lambda *_: None), "returns a NoneType and no tensor"),
+    "no values": (lambda: Net().to("meta"), "on the device 'meta'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_would_be_left_out_is_refused(what: str) -> None:
+    make, said = REFUSED[what]
+    module = make()
+    before = {name: each.clone() for name, each in module.state_dict().items()}
+    with pytest.raises(DescriptionError, match=said):
+        mimdsim.from_torch(module, spikes())
+    for name, each in module.state_dict().items():
+        assert each.is_meta or torch.equal(each, before[name]), name
+
+
+def test_packed_sequences_are_refused_by_name() -> None:
+    class Packed(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.out = nn.LSTM(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            packed = nn.utils.rnn.pack_padded_sequence(x, torch.full((x.shape[1],), TIMESTEPS), enforce_sorted=False)
+            return self.out(nn.utils.rnn.pad_packed_sequence(self.cell(packed)[0])[0][-1])
+
+    with pytest.raises(DescriptionError, match=r"'cell' \(LSTM\) reads a PackedSequence; nearest: a tensor"):
+        mimdsim.from_torch(Packed(), spikes())
+
+
+def test_decisions_by_values_of_tensors_are_told() -> None:
+    with pytest.warns(UserWarning, match="decides by values of tensors"):
+        mimdsim.from_torch(Net(hidden=lambda _, sent: 0.5 * sent if sent.mean() > 0.3 else sent), spikes(0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mimdsim.from_torch(Net(), spikes())
+
+
+def test_states_that_are_kept_from_call_to_call_are_told() -> None:
+    class Keeps(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.kept = Net(), None
+
+        def forward(self, x: Any) -> Any:
+            first = self.net.lif1.init_leaky() if self.kept is None else self.kept.detach()
+            second, found = self.net.lif2.init_leaky(), []
+            for now in x:
+                sent, first = self.net.lif1(self.net.fc1(now), first)
+                out, second = self.net.lif2(self.net.fc2(sent), second)
+                found.append(out)
+            self.kept = first
+            return torch.stack(found)
+
+    module = Keeps()
+    with pytest.warns(UserWarning, match="makes something else of the same example when it is called again"):
+        mimdsim.from_torch(module, spikes())
+    assert module.kept is None
+
+
+def test_pruned_weights_get_no_gradient_of_a_loss_of_ones_own() -> None:
+    module = Net()
+    nn.utils.prune.random_unstructured(module.fc1, "weight", 0.5)
+    program = mimdsim.torch_function(mimdsim.from_torch(module, spikes()), "tiny")
+    mask, optimiser = module.fc1.weight_mask.T == 0, torch.optim.SGD(program.parameters(), lr=0.1)
+    theirs = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(3):
+        losses = []
+        for each, run in ((optimiser, program), (theirs, lambda x: module(x).sum(0))):
+            each.zero_grad()
+            loss = functional.cross_entropy(run(spikes()), LABELS)
+            loss.backward()
+            each.step()
+            losses.append(float(loss.detach()))
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+        assert not program.hidden0.detach()[mask].any()
+
+
+def test_dropout_before_a_linear_read_out_is_drawn_as_often_as_there() -> None:
+    """Anew in every timestep, of spikes; once, of their sum."""
+
+    class ReadOut(nn.Module):  # type: ignore[misc]
+        def __init__(self, summed: bool) -> None:
+            super().__init__()
+            self.net, self.summed = Net(), summed
+
+        def forward(self, x: Any) -> Any:
+            first, found = self.net.lif1.init_leaky(), []
+            for now in x:
+                sent, first = self.net.lif1(self.net.fc1(now), first)
+                found.append(sent if self.summed else self.net.fc2(self.net.drop(sent)))
+            every = torch.stack(found).sum(0)
+            return self.net.fc2(self.net.drop(every)) if self.summed else every
+
+    for summed, per in ((False, "timestep"), (True, "sequence")):
+        network = mimdsim.from_torch(ReadOut(summed), spikes()).network
+        assert (network.dropout, network.dropout_per) == ((0.0, 0.5), per)
+
+
+def test_squares_of_mean_rates_are_those_of_pytorch() -> None:
+    """As SpikingJelly's first tutorial trains, in a loss of the workload."""
+    module = Net(ends=lambda sent, _: sum(sent) / TIMESTEPS)
+    workload = mimdsim.from_torch(module, spikes(), loss={"loss": "mean_squared_error"})
+    training = workload.training
+    assert (training.loss, training.reading, training.logit_scale) == ("mean_squared_error", "mean", 1.0)
+    everything = Net(ends=lambda sent, _: sum(sent) / 3)
+    with pytest.raises(DescriptionError, match="of a mean of outputs have no loss here"):
+        mimdsim.from_torch(everything, spikes(), loss={"loss": "mean_squared_error"})
+
+
+def test_spikes_of_several_layers_are_added_up_to_one_rate() -> None:
+    class Skips(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.fc, self.lif = Net(), nn.Linear(HIDDEN, HIDDEN), snn.Leaky(beta=0.9)
+            with torch.no_grad():
+                self.fc.weight.mul_(4)
+
+        def forward(self, x: Any) -> Any:
+            first, second, total = self.net.lif1.init_leaky(), self.lif.init_leaky(), 0.0
+            for now in x:
+                sent, first = self.net.lif1(self.net.fc1(now), first)
+                also, second = self.lif(self.fc(sent), second)
+                total = total + sent + also
+            return self.net.fc2(total / TIMESTEPS)
+
+    made = mimdsim.from_torch(Skips(), spikes())
+    assert made.network.sources["output"] == ("hidden0 + hidden1",)
+    assert made.training.reading == "sum"
+    assert made.network.weight_functions["output"].factor == pytest.approx(1 / TIMESTEPS)
