@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.files import digest_of, with_home
@@ -20,35 +22,15 @@ from mimdsim.workload import Workload, find_workload, inputs_of
 Machine = MimdMachine | GpuMachine
 
 
-# since 0.1.0: section, key, what all did without it
-KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
-    ("mapping", "strip_columns", 0),
-    ("mapping", "behind_tiles", []),
-    ("training", "over_timesteps", "sum"),
-    ("training", "burn_in", 0),
-    ("network", "sources", {}),
-    ("network", "unweighted", []),
-    ("training", "rate_factor", 1.0),
-    ("training", "rate_epochs", 1),
-    ("training", "rate_table", []),
-    ("training", "frozen", []),
-    ("training", "pruned", {}),
-    ("network", "convolutions", {}),
-    ("network", "delays", {}),
-    ("network", "weight_functions", {}),
-    ("network", "weight_format", ""),
-    ("network", "dropout", 0.0),
-    ("network", "dropout_per", "timestep"),
-    ("network", "dropout_of", "neuron"),
-    ("network", "learned", {}),
-    ("network", "cells", {}),
-    ("network", "models", ""),
-    ("network", "batch_norm", "none"),
-    ("network", "batch_norm_epsilon", 1e-5),
-    ("network", "batch_norm_momentum", 0.1),
-    ("network", "batch_norm_groups", 1),
-)
-
+KEYS_SINCE: dict[str, tuple[str, ...]] = {
+    "mapping": ("strip_columns", "behind_tiles"),
+    "training": ("over_timesteps", "burn_in", "rate_factor", "rate_epochs", "rate_table", "frozen", "pruned"),
+    "network": (
+        *("sources", "unweighted", "convolutions", "delays", "weight_functions", "weight_format"),
+        *("dropout", "dropout_per", "dropout_of", "learned", "cells", "models"),
+        *("batch_norm", "batch_norm_epsilon", "batch_norm_momentum", "batch_norm_groups"),
+    ),
+}  # that 0.1.0 did not have, by section, all with defaults
 # of parts of `network` that came later themselves
 PARTS_SINCE = (("convolutions", "groups", 1), ("convolutions", "own_kernel", None), ("weight_functions", "factor", 1))
 
@@ -98,9 +80,7 @@ def descriptions_digest(workload: Workload, *machines: Machine) -> str:
         for keys in described["network"][part].values():
             if keys[key] == without:
                 del keys[key]
-    for section, key, default in KEYS_SINCE:
-        if described[section][key] == default:
-            del described[section][key]
+    _drop_defaults(workload, described, KEYS_SINCE)
     resolved = [described, *(machine.model_dump(mode="json") for machine in machines)]
     for machine, table in zip(machines, resolved[1:], strict=True):
         if not isinstance(machine, MimdMachine):
@@ -108,12 +88,17 @@ def descriptions_digest(workload: Workload, *machines: Machine) -> str:
         for section in SECTIONS_SINCE:
             if table[section] is None:
                 del table[section]
-        for section, keys in SINCE.items():
-            described_part = getattr(machine, section)
-            for key in keys if described_part is not None else ():
-                if getattr(described_part, key) == type(described_part).model_fields[key].default:
-                    del table[section][key]
+        _drop_defaults(machine, table, SINCE)
     return digest_of(resolved)
+
+
+def _drop_defaults(described: BaseModel, table: dict[str, Any], since: Mapping[str, Iterable[str]]) -> None:
+    """Leave out of the table of a description those keys of its sections that have their defaults."""
+    for section, keys in since.items():
+        part = getattr(described, section)
+        for key in keys if part is not None else ():
+            if getattr(part, key) == type(part).model_fields[key].get_default(call_default_factory=True):
+                del table[section][key]
 
 
 def descriptions_of(workload: Any, machines: Iterable[Any], mapping: str | Path | None = None) -> tuple[Input, ...]:
