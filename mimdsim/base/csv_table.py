@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,9 @@ MAX_COLUMNS = 200
 class Line(dict[str, str]):
     """The cells of a row by column, and the line of the file that they stand on."""
 
-    def __init__(self, cells: Mapping[str, str], number: int):
+    def __init__(self, cells: Mapping[str, str], line: int):
         super().__init__(cells)
-        self.number = number
+        self.line = line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Table:
         if all(old == new for old, new in names.items()):
             return self
         _check_names(self.path, tuple(names.values()))
-        rows = tuple(Line({names[name]: cell for name, cell in row.items()}, row.number) for row in self.rows)
+        rows = tuple(Line({names[name]: cell for name, cell in row.items()}, row.line) for row in self.rows)
         return Table(path=self.path, columns=tuple(names.values()), rows=rows)
 
     def check_misspelt(self, read: Collection[str], unread: Collection[str]) -> None:
@@ -67,12 +67,6 @@ def parse_table(path: Path, text: str) -> Table:
             raise DataFileError(path, f"line {line} does not have the {len(names)} columns of the header")
     rows = tuple(Line(dict(zip(names, cells, strict=True)), line) for cells, line in found[1:])
     return Table(path=path, columns=names, rows=rows)
-
-
-def numbered(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, row) of every row; rows that are of no file are counted as after a header."""
-    for place, row in enumerate(rows, start=2):
-        yield (row.number if isinstance(row, Line) else place), dict(row)
 
 
 def _check_names(path: Path, names: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mimdsim.base.console import Progress, silent
-from mimdsim.base.csv_table import Table, numbered
+from mimdsim.base.csv_table import Line, Table
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.residuals import combined, interval, residuals_of
 from mimdsim.machine import MimdMachine, list_machines, tiled_machine
@@ -160,12 +160,8 @@ def grouped(items: Iterable[Item], name: str) -> list[tuple[Any, list[Item]]]:
 Fields = dict[str, Any]  # of a Row, but its file
 
 
-class Cells(dict[str, str]):
-    """The cells of a row by column, and the line of the file that they stand on."""
-
-    def __init__(self, cells: dict[str, str], line: int):
-        super().__init__(cells)
-        self.line = line
+class Cells(Line):
+    """The cells of a row by column, read as numbers."""
 
     def number(self, column: str, *, above: float | None = None, default: float | None = None) -> float:
         """A finite number, `default` where the cell is empty or not there; raises MimdsimError, naming the column."""
@@ -271,7 +267,7 @@ class ReferenceTable:
 
     def rows(self, table: Table, asked: Asked) -> list[Row]:
         """The rows of a table, those of one machine together in the order in which machines are first named."""
-        lines = [Cells(row, line) for line, row in numbered(table.rows)]
+        lines = [Cells(row, row.line) for row in table.rows]
         if MACHINE not in table.columns or MACHINE in self.needed:
             return self._predicted(table.path, lines, asked)
         by_machine: dict[str, list[Cells]] = {}

@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from mimdsim.base.csv_table import numbered, parse_table
+from mimdsim.base.csv_table import parse_table
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError, shortened
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.residuals import combined
@@ -390,7 +390,7 @@ def carried_cases() -> tuple[Case, ...]:
     for path in (files[name] for name in TABLES if name in files):
         with contextlib.suppress(OSError, ValueError, KeyError, DataFileError):
             rows = parse_table(path, read_bounded_text(path, MOST_TABLE_BYTES)).rows
-            cases += _cases(Cells(row, line) for line, row in numbered(rows))
+            cases += _cases(Cells(row, row.line) for row in rows)
     return tuple(cases)
 
 
