@@ -7,7 +7,7 @@ for single samples are timed with samples of these batches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -28,26 +28,11 @@ SAMPLES = 16  # that are timed one by one, if there are as many; assumed to be e
 WORD_BYTES = 4  # of a score
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ForwardPrograms:
-    """The forward programs of a workload: for single samples and for its batch, which may be one too."""
-
-    single: Compiled
-    batched: Compiled
-
-    @property
-    def each(self) -> tuple[Compiled, ...]:
-        return (self.single,) if self.single is self.batched else (self.single, self.batched)
-
-
-def compile_inference(workload: Workload, machine: MimdMachine) -> ForwardPrograms:
-    """The forward pass of `workload` alone, whether it fits or not; raises as `compile_graph`."""
+def compile_inference(workload: Workload, machine: MimdMachine) -> tuple[Compiled, ...]:
+    """The forward pass of `workload` alone, for single samples and for its batch unless that is one too, whether it
+    fits or not; raises as `compile_graph`."""
     network = network_of(workload)
-    single = _compiled(network, 1, machine, workload.mapping)
-    return ForwardPrograms(
-        single=single,
-        batched=single if network.batch == 1 else _compiled(network, network.batch, machine, workload.mapping),
-    )
+    return tuple(_compiled(network, batch, machine, workload.mapping) for batch in dict.fromkeys((1, network.batch)))
 
 
 def _compiled(network: SpikingNetwork, batch: int, machine: MimdMachine, options: MappingOptions) -> Compiled:
@@ -84,7 +69,7 @@ def record_inference(
 
 
 def run_inference(
-    programs: ForwardPrograms,
+    programs: tuple[Compiled, ...],
     machine: MimdMachine,
     gpus: Sequence[GpuMachine],
     weights: Mapping[str, np.ndarray],
@@ -92,26 +77,12 @@ def run_inference(
     seed: int,
 ) -> tuple[Inference, ...]:
     """Inference of test samples with `weights`, any batch norm folded into them, of training samples where `data` has
-    no others."""
+    no others: one record a batch size, first that of single samples."""
     samples = next(part for part in reversed(data) if len(part.labels))
-    recorded = record_inference(programs.batched, weights, samples, seed)
-    return time_inference(programs, machine, gpus, recorded, len(samples.labels))
-
-
-def time_inference(
-    programs: ForwardPrograms,
-    machine: MimdMachine,
-    gpus: Sequence[GpuMachine],
-    recorded: Sequence[RecordedActivity],
-    samples: int,
-) -> tuple[Inference, ...]:
-    """One record a batch size; `samples` different ones are in the `recorded` batches."""
-    found = []
-    for compiled in programs.each:
-        one_by_one = compiled is programs.single
-        runs = tuple(_single_samples(recorded))[: min(SAMPLES, samples)] if one_by_one else tuple(recorded)
-        found.append(_timed(compiled, machine, gpus, runs))
-    return tuple(found)
+    recorded = record_inference(programs[-1], weights, samples, seed)
+    alone = tuple(_single_samples(recorded))[: min(SAMPLES, len(samples.labels))]
+    runs = (alone, recorded)
+    return tuple(_timed(each, machine, gpus, of_it) for each, of_it in zip(programs, runs, strict=False))
 
 
 def infer_single_samples(workload: Workload, machine: MimdMachine, activity: RecordedActivity) -> Inference:
