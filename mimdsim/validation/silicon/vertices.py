@@ -180,28 +180,34 @@ class Case:
     found: re.Match[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """Tile cycles of the vertex, the kind of their source (UNCERTAINTY), the group of the row, tolerance, a remark.
+@dataclass(frozen=True)
+class Group:
+    """Vertices counted alike: its name, the kind of source of their cycles (UNCERTAINTY), tolerance, a remark.
 
     launches: 0 if all that is measured are the two timers.
     """
 
-    cycles: float
+    name: str
     kind: str
-    group: str
     tolerance: float
     remark: str
     launches: int = 1
 
 
-def _matrix_unit(case: Case) -> Answer:
+AS_WRITTEN = "the vendor's loop as it is written, with the 128-bit weight load of the measuring program and a launch"
+MATRIX_UNIT = Group("matrix unit", "published", 0.02, AS_WRITTEN)
+ELEMENT_WISE = Group("element-wise", "published", 0.05, "vendor's formula, a launch and two timers")
+OWN = Group("own vertices", "derived", 0.10, "bundles counted from the program's source, a launch and two timers")
+TIMER = Group("timer", "published", 0.0, "distance of two timers, a constant of the measuring program", launches=0)
+
+
+def _matrix_unit(case: Case) -> float:
     depth = 8 if case.found[1] == "32" else 16
     units = 16 if (case.found[1], case.found[2]) == ("16", "16") else 8
     into, out = case.channels
     if into != depth or out % 8 or out < 8:
         raise MimdsimError(f"{into} x {out} channels: the measuring program has {depth} in and multiples of 8 out")
-    cycles = amp_1x1_cycles(
+    return amp_1x1_cycles(
         case.n,
         out_channels_per_group=out,
         in_channels_per_group=into,
@@ -212,70 +218,50 @@ def _matrix_unit(case: Case) -> Answer:
         worker_contexts=case.contexts,
         assembler=True,
     )
-    return Answer(
-        cycles=cycles,
-        kind="published",
-        group="matrix unit",
-        tolerance=0.02,
-        remark="the vendor's loop as it is written, with the 128-bit weight load of the measuring program and a launch",
-    )
 
 
-def _element_wise(cycles_of: Callable[..., Any], known: dict[str, str], *, in_place: bool) -> Callable[[Case], Answer]:
+def _element_wise(cycles_of: Callable[..., Any], known: dict[str, str], *, in_place: bool) -> Callable[[Case], float]:
     """By the library's formula; known: its operations by their names in the table; in_place: whether it asks."""
 
-    def answer(case: Case) -> Answer:
+    def cycles(case: Case) -> float:
         name = case.found[1].lower()
         if name not in known:
             raise MimdsimError(f"no formula for '{shortened(name)}'; known: {', '.join(known)}")
         more = {"in_place": case.in_place} if in_place else {}
-        cycles = float(cycles_of(case.n, op=known[name], dtype=case.dtype, worker_contexts=case.contexts, **more))
-        remark = "vendor's formula, a launch and two timers"
-        return Answer(cycles=cycles, kind="published", group="element-wise", tolerance=0.05, remark=remark)
+        return float(cycles_of(case.n, op=known[name], dtype=case.dtype, worker_contexts=case.contexts, **more))
 
-    return answer
+    return cycles
 
 
-def _counted(count: Callable[..., Counted], **more: int) -> Callable[[Case], Answer]:
-    def answer(case: Case) -> Answer:
+def _counted(count: Callable[..., Counted], **more: int) -> Callable[[Case], float]:
+    def cycles(case: Case) -> float:
         if case.dtype != "f32":
             raise MimdsimError(f"dtype '{case.dtype}': the source counted is that for float32")
         columns = {"column": int(case.found["column"])} if "column" in case.found.groupdict() else {}
         if columns and columns["column"] >= case.n:
             raise MimdsimError(f"column {columns['column']} of {case.n} does not exist")
         worker = count(case.n, case.contexts, **more, **columns)
-        return Answer(
-            cycles=SUPERVISOR_CYCLES + case.contexts * worker.bundles,
-            kind="derived",
-            group="own vertices",
-            tolerance=0.10,
-            remark="bundles counted from the program's source, a launch and two timers",
-        )
+        return SUPERVISOR_CYCLES + case.contexts * worker.bundles
 
-    return answer
+    return cycles
 
 
-def _timer(case: Case) -> Answer:
-    remark = "distance of two timers, a constant of the measuring program"
-    return Answer(cycles=0.0, kind="published", group="timer", tolerance=0.0, remark=remark, launches=0)
-
-
-# What "vertex | operation" of a row says -> its cost. The first that is found counts.
-VERTICES: tuple[tuple[str, Callable[[Case], Answer]], ...] = (
-    (r"^poplin ConvPartial1x1\b.*\bf(16|32) in, f(16|32) partials", _matrix_unit),
-    (r"^popops BinaryElementwise1D (\w+)", _element_wise(binary_1d_cycles, BINARY, in_place=True)),
-    (r"^popops UnaryElementwise1D (\w+)", _element_wise(unary_1d_cycles, UNARY, in_place=True)),
-    (r"^popops scaled (add|sub)\b", _element_wise(scaled_add_1d_cycles, SCALED, in_place=False)),
-    (r"^CycleCountBarrier\b", _timer),
-    (r"\| *x -= s1\*s2\*v\b", _counted(householder)),
-    (r"\(2 bundles a vector\).*\| *two outputs a\*x\+b\*y", _counted(rotation, bundles_per_vector=2)),
-    (r"\(3 bundles a vector\).*\| *two outputs a\*x\+b\*y", _counted(rotation, bundles_per_vector=3)),
-    (r"\| *dot product\b", _counted(dot_product)),
-    (r"\| *QR correction vector, column (?P<column>\d{1,6})\b", _counted(correction_vector)),
-    (r"\| *2x2 symmetric Schur\b", _counted(schur)),
-    (r"\| *Schur \+ rotation of two columns", _counted(schur_and_rotation)),
-    (r"\| *rotation of two columns", _counted(rotation_of_columns)),
-    (r"^TileMemcpyVertex\b", _counted(copy_by_one)),
+# What "vertex | operation" of a row says -> its group and cycles. The first that is found counts.
+VERTICES: tuple[tuple[str, Group, Callable[[Case], float]], ...] = (
+    (r"^poplin ConvPartial1x1\b.*\bf(16|32) in, f(16|32) partials", MATRIX_UNIT, _matrix_unit),
+    (r"^popops BinaryElementwise1D (\w+)", ELEMENT_WISE, _element_wise(binary_1d_cycles, BINARY, in_place=True)),
+    (r"^popops UnaryElementwise1D (\w+)", ELEMENT_WISE, _element_wise(unary_1d_cycles, UNARY, in_place=True)),
+    (r"^popops scaled (add|sub)\b", ELEMENT_WISE, _element_wise(scaled_add_1d_cycles, SCALED, in_place=False)),
+    (r"^CycleCountBarrier\b", TIMER, lambda _: 0.0),
+    (r"\| *x -= s1\*s2\*v\b", OWN, _counted(householder)),
+    (r"\(2 bundles a vector\).*\| *two outputs a\*x\+b\*y", OWN, _counted(rotation, bundles_per_vector=2)),
+    (r"\(3 bundles a vector\).*\| *two outputs a\*x\+b\*y", OWN, _counted(rotation, bundles_per_vector=3)),
+    (r"\| *dot product\b", OWN, _counted(dot_product)),
+    (r"\| *QR correction vector, column (?P<column>\d{1,6})\b", OWN, _counted(correction_vector)),
+    (r"\| *2x2 symmetric Schur\b", OWN, _counted(schur)),
+    (r"\| *Schur \+ rotation of two columns", OWN, _counted(schur_and_rotation)),
+    (r"\| *rotation of two columns", OWN, _counted(rotation_of_columns)),
+    (r"^TileMemcpyVertex\b", OWN, _counted(copy_by_one)),
 )
 WHOLE_PROGRAM = "a program of many compute sets, not one vertex: which of its copies share an exchange is not known"
 UNKNOWN = "no formula and no count for this vertex"
@@ -292,45 +278,45 @@ def vertex_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
         "kind": "upper bounds" if bound else "other",
         "upper_bound": bound,
     }
-    answer = _answer(row, bound)
+    group, cycles = _counted_as(row, bound)
     timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
-    off = UNCERTAINTY[answer.kind] * answer.cycles
-    launches = (answer.launches * cycles for cycles in (LAUNCH_CYCLES, LAUNCH_LEAST, LAUNCH_MOST))
-    middle, least, most = (timers + launch + answer.cycles for launch in launches)
+    off = UNCERTAINTY[group.kind] * cycles
+    launches = (group.launches * launch for launch in (LAUNCH_CYCLES, LAUNCH_LEAST, LAUNCH_MOST))
+    middle, least, most = (timers + launch + cycles for launch in launches)
     yield {
         **within_bounds(middle, middle - combined((middle - least, off)), middle + combined((most - middle, off))),
-        "tolerance": 0.0 if bound else answer.tolerance,
-        "kind": "upper bounds" if bound else answer.group,
-        "note": answer.remark,
+        "tolerance": 0.0 if bound else group.tolerance,
+        "kind": "upper bounds" if bound else group.name,
+        "note": group.remark,
     }
 
 
-def _answer(row: dict[str, str], bound: bool) -> Answer:
-    """What the row's vertex costs; raises MimdsimError with the reason if that cannot be told."""
+def _counted_as(row: dict[str, str], bound: bool) -> tuple[Group, float]:
+    """The group of the row's vertex and its cycles on a tile; raises MimdsimError with the reason if there are none."""
     text = f"{row['vertex'].strip()} | {row['operation'].strip()}"
     if "iterations" in text.lower():
         raise MimdsimError(WHOLE_PROGRAM)
-    matches = ((re.search(pattern, text), cost) for pattern, cost in VERTICES)
-    found, cost = next((pair for pair in matches if pair[0]), (None, None))
-    if found is None or cost is None:
+    every = ((re.search(pattern, text), group, cycles) for pattern, group, cycles in VERTICES)
+    matches = ((found, group, cycles) for found, group, cycles in every if found)
+    if (first := next(matches, None)) is None:
         raise MimdsimError(UNKNOWN)
-    if cost is _timer and not bound:
+    found, group, cycles = first
+    if group is TIMER and not bound:
         raise MimdsimError(THE_LAUNCH_ITSELF)
     if row["dtype"] not in DTYPES:
         raise MimdsimError(f"dtype '{shortened(row['dtype'])}' is none of {', '.join(DTYPES)}")
     n, *channels = whole_numbers(row, "N", "in_channels", "out_channels", default=0)
     if not 1 <= n <= MOST_ELEMENTS or not all(0 <= count <= MOST_ELEMENTS for count in channels):
         raise MimdsimError(f"N = {n}, channels {channels}: a vertex has 1 to {MOST_ELEMENTS:,} elements")
-    return cost(
-        Case(
-            n=n,
-            dtype=DTYPES[row["dtype"]],
-            channels=(channels[0], channels[1]),
-            in_place=bool(re.search(r"in[ -]?place", text, re.IGNORECASE)),
-            contexts=tiled_machine(MACHINE, "").tile.worker_contexts,
-            found=found,
-        )
+    case = Case(
+        n=n,
+        dtype=DTYPES[row["dtype"]],
+        channels=(channels[0], channels[1]),
+        in_place=bool(re.search(r"in[ -]?place", text, re.IGNORECASE)),
+        contexts=tiled_machine(MACHINE, "").tile.worker_contexts,
+        found=found,
     )
+    return group, cycles(case)
 
 
 TILE_VERTICES = ReferenceTable(
