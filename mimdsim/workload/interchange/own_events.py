@@ -33,7 +33,7 @@ NAMES = {  # of columns, as data sets and programs call them
 MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}  # of a unit of time
 DENSE_BIN_SECONDS = 1e-3  # of a timestep of arrays, which have no clock
 SHORTEST_BIN_SECONDS, LONGEST_BIN_SECONDS = 1e-6, 1e6  # event files count microseconds, up to this many seconds
-FILE, DESCRIPTION = "events.npz", "events.toml"
+FILE = "events.npz"
 MOST_CSV_BYTES = 1 << 30
 DEFAULT_HIDDEN = 256
 
@@ -103,31 +103,35 @@ def from_events(
     data: dict[str, Any] = {"source": "events", "path": FILE, "classes": classes, "timesteps": timesteps}
     data |= {"sensor": list(sensor)} if sensor is not None else {"inputs": inputs}
     data |= {"bin_seconds": bin_seconds, "input_capacity": _capacity(every, bin_seconds)}
-    return _written(folder_to_make(out, "from-events"), subsets, data, changes)
-
-
-def _written(
-    folder: Path, subsets: list[list[Recording]], data: dict[str, Any], changes: Mapping[str, Any] | None
-) -> Workload:
-    """The workload of a folder in which the recordings and their description now lie."""
-    write_atomically(folder / FILE, _event_file(subsets))
-    widths = math.prod(data["sensor"]) if "sensor" in data else data["inputs"]
-    recordings, classes = sum(len(part) for part in subsets), data["classes"]
-    table = {
-        "title": f"{recordings:,} recordings of one's own: {widths}-{DEFAULT_HIDDEN}-{classes}",
-        "seed": 1,
-        "data": data,
-        "network": {"hidden": [DEFAULT_HIDDEN], "activity": 0.1, "output_capacity": classes, "reset_gradient": "mask"},
-        "training": {"batch": min(48, len(subsets[0])), "epochs": 10, "learning_rate": 0.001},
-    }
-    path = folder / DESCRIPTION
-    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_events; edit freely."))
+    width = math.prod(sensor) if sensor is not None else inputs
+    title = f"{len(every):,} recordings of one's own: {width}-{DEFAULT_HIDDEN}-{classes}"
+    network = {"activity": 0.1, "output_capacity": classes}
+    path = write_own(out, data, _event_file(subsets), title, network, len(subsets[0]))
     made = load_workload(path, dict(changes or {}))
     described = load_workload(path).data
-    with EventFile(folder / FILE, sensor=sensor_of(described), classes=described.classes) as file:
+    with EventFile(path.with_name(FILE), sensor=sensor_of(described), classes=described.classes) as file:
         for _ in file.samples(range(file.labels.size)):  # refuses what lies outside of sensor, inputs and classes
             pass
     return made
+
+
+def write_own(
+    out: str | Path | None, data: dict[str, Any], content: bytes, title: str, network: dict[str, Any], samples: int
+) -> Path:
+    """The description of a workload of `data`, now in a folder with the file that this names; samples: to train on."""
+    maker = f"from_{data['source']}"
+    path: Path = folder_to_make(out, maker.replace("_", "-")) / data["path"]
+    write_atomically(path, content)
+    table = {
+        "title": title,
+        "seed": 1,
+        "data": data,
+        "network": {"hidden": [DEFAULT_HIDDEN], **network, "reset_gradient": "mask"},
+        "training": {"batch": min(48, samples), "epochs": 10, "learning_rate": 0.001},
+    }
+    path = path.with_suffix(".toml")
+    write_atomically(path, toml_text(table, comment=f"Made by mimdsim.{maker}; edit freely."))
+    return path
 
 
 def _sides(sensor: Any) -> tuple[int, ...]:

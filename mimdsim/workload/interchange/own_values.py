@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, shortened
-from mimdsim.base.files import folder_to_make, write_atomically
-from mimdsim.base.schema import toml_text
 from mimdsim.workload.data.values import Numbers, write_values
 from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.description.workload import Workload, load_workload
-from mimdsim.workload.interchange.own_events import DEFAULT_HIDDEN, items_of, label_of
+from mimdsim.workload.interchange.own_events import DEFAULT_HIDDEN, items_of, label_of, write_own
 
-FILE, DESCRIPTION = "values.npz", "values.toml"
+FILE = "values.npz"
 
 
 def from_values(
@@ -50,19 +48,10 @@ def from_values(
     classes, shape = classes or int(every.max()) + 1, parts[0].values.shape[1:]
     if any(part.values.shape[1:] != shape for part in parts):
         raise _refused(f"samples to test on have the shape {list(parts[1].values.shape[1:])}, others {list(shape)}")
-    folder = folder_to_make(out, "from-values")
-    write_atomically(folder / FILE, write_values(parts))
     data = {"source": "values", "path": FILE, "inputs": shape[-1], "classes": classes, "input_capacity": shape[-1]}
     data |= {"encoding": STEADY if timesteps else "values", "timesteps": timesteps or shape[0]}
-    table = {
-        "title": f"{len(every):,} samples of one's own: {shape[-1]}-{DEFAULT_HIDDEN}-{classes}",
-        "seed": 1,
-        "data": data,
-        "network": {"hidden": [DEFAULT_HIDDEN], "spikes": "dense", "reset_gradient": "mask"},
-        "training": {"batch": min(48, len(parts[0].labels)), "epochs": 10, "learning_rate": 0.001},
-    }
-    path = folder / DESCRIPTION
-    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_values; edit freely."))
+    title = f"{len(every):,} samples of one's own: {shape[-1]}-{DEFAULT_HIDDEN}-{classes}"
+    path = write_own(out, data, write_values(parts), title, {"spikes": "dense"}, len(parts[0].labels))
     return load_workload(path, dict(changes or {}))
 
 
