@@ -16,9 +16,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from mimdsim.base.errors import MimdsimError
 from mimdsim.gpu.gemm import CALIBRATED, ProductParameters, gemm_seconds
 from mimdsim.machine import GpuMachine
-from mimdsim.validation.gpus.products import EAGER_LINEAR_SECONDS, described, find_device, find_precision
+from mimdsim.validation.gpus.products import EAGER_LINEAR_SECONDS, device_of, find_precision
 
 STEPS = (0.7, 0.85, 1.18, 1.4)  # a parameter times these is tried in turn
 ROUNDS = 4
@@ -53,10 +54,10 @@ def read(path: Path) -> list[Point]:
     points = []
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            found = find_device(row["gpu"])
-            if found is None:
+            try:
+                gpu, _ = device_of(row["gpu"])
+            except MimdsimError:
                 continue
-            gpu = described(found[0])
             stated = re.match(r"~?\s*([\d.]+)", row["includes_host_overhead_us"])
             points.append(
                 Point(

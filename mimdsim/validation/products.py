@@ -23,8 +23,8 @@ all tiles, packets as large as the host link carries them, 1,024 bytes to a tile
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -167,21 +167,9 @@ DTYPES = {"fp16": "f16", "fp32": "f32"}  # their names there
 PRODUCT_SHAPE = ("M", "N", "K", "batch")  # columns there, 1 where empty
 
 
-def _microseconds(machine: MimdMachine, m: int, k: int, n: int, dtype: str) -> float:
-    """Of C[m, n] = A[m, k] B[k, n] in "f16" or "f32", A held by the matrix units; syncs left out."""
-    return _matmul(machine, m, k, n, dtype, dtype)["microseconds"][0]
-
-
-def tiled_gemm_bearing(row: Cells, measured: float) -> Fields:
-    """The field of a row that is predicted, in microseconds."""
-    m, n, k = (int(row[name]) for name in ("M", "N", "K"))
-    dtype = DTYPES[row["dtype"].lower()]
-    again = partial(_microseconds, m=n, k=k, n=m, dtype=dtype)
-    return {"bearing": row.bearing(DEVICES[row["gpu"]], measured, again, formula=f"product in {dtype}")}
-
-
-def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
-    """Seconds of a row with the columns gpu, dtype, batch, M, N, K; raises MimdsimError where there are none.
+def tiled_product(row: Mapping[str, str]) -> tuple[str, str, Callable[[MimdMachine], float]]:
+    """(machine, number format, microseconds on such a machine) of a row with the columns gpu, dtype, batch, M, N, K;
+    raises MimdsimError where there are none. Syncs are left out.
 
     C[M, N] = A[M, K] B[K, N] with B as the weights: its transpose is planned, N by K times K by M.
     """
@@ -193,7 +181,7 @@ def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
     m, n, k, batch = whole_numbers(row, *PRODUCT_SHAPE, default=1)
     if batch != 1:
         raise MimdsimError(f"batch = {batch}: only single products are planned on tiled machines")
-    return 1e-6 * _microseconds(_machine(DEVICES[row["gpu"]], {}), n, k, m, dtype)
+    return DEVICES[row["gpu"]], dtype, lambda on: _matmul(on, n, k, m, dtype, dtype)["microseconds"][0]
 
 
 def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:

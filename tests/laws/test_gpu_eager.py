@@ -37,7 +37,7 @@ from mimdsim.validation.gpus.networks import (
     fused_seconds,
     predict_snn_row,
 )
-from mimdsim.validation.gpus.products import KNOWN, described, find_device, find_precision
+from mimdsim.validation.gpus.products import KNOWN, described, device_of, find_precision
 
 MEASURED = Path(__file__).resolve().parents[3] / "shared" / "references" / "gpu_snn_measurements.csv"
 RTX3090, H100, V100 = described("rtx3090"), described("h100"), described("v100")
@@ -163,14 +163,13 @@ def test_names_of_devices_in_tables() -> None:
         ("NVIDIA H100 80GB HBM3", "h100"), ("H100 SXM", "h100"), ("NVIDIA GeForce RTX 4090", "rtx4090"),
         ("RTX 2080 Ti", "rtx2080ti"), ("Tesla T4", "t4"), ("TPUv3", "tpu-v3"), ("A100(DGX)", "a100"),
     ):  # fmt: skip
-        found = find_device(label)
-        assert found is not None, label
-        assert found[0] == name, label
+        assert device_of(label)[0].name == name, label
     for label in (
         "MI300X", "RTX 2070 SUPER", "H100 PCIe", "H200 NVL", "NVIDIA GH200 480GB", "Tesla V100S-PCIE-32GB", "GTX 1080",
         "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D", "RTX 2070 with Max-Q Design", "unstated",
     ):  # fmt: skip
-        assert find_device(label) is None, label
+        with pytest.raises(MimdsimError, match="no description of device"):
+            device_of(label)
     assert all(described(name).name == name for name in KNOWN)
 
 

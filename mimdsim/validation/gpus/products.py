@@ -16,8 +16,8 @@ from mimdsim.gpu.convolution import ConvolutionPass, Pass, convolution_seconds
 from mimdsim.gpu.gemm import gemm_seconds, rows_aligned
 from mimdsim.graph.convolution import Patches, Planes, Window
 from mimdsim.machine.gpu import GpuMachine, Precision
-from mimdsim.machine.load import load_machine
-from mimdsim.validation.products import PRODUCT_SHAPE, predict_tiled_gemm_row, tiled_gemm_bearing
+from mimdsim.machine.load import load_machine, tiled_machine
+from mimdsim.validation.products import PRODUCT_SHAPE, tiled_product
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, whole_numbers
 
 # (pattern of the label, description, what stays open); the first match wins
@@ -59,14 +59,6 @@ def find_precision(label: str) -> Precision | None:
     return next((ours for pattern, ours in FORMATS if re.match(pattern, label.strip().lower())), None)
 
 
-def find_device(label: str) -> tuple[str, str] | None:
-    """The description of the device that a table calls `label`, and a remark; None if unknown."""
-    for pattern, machine, remark in RULES:
-        if re.search(pattern, label.lower()):
-            return (machine, remark) if machine else None
-    return None
-
-
 @lru_cache(maxsize=32)
 def described(name: str) -> GpuMachine:
     """The GPU `name` of models/; loaded once."""
@@ -88,10 +80,11 @@ LARGEST_EXTENT = 10**9  # of a product's dimensions and its batch, in tables
 
 def device_of(label: str) -> tuple[GpuMachine, str]:
     """The description of the device that a table calls `label`, and a remark; raises MimdsimError for others."""
-    found = find_device(label)
-    if found is None:
+    found = ((machine, remark) for pattern, machine, remark in RULES if re.search(pattern, label.lower()))
+    machine, remark = next(found, ("", ""))
+    if not machine:
         raise MimdsimError(f"no description of device '{shortened(label)}'; known: {', '.join(KNOWN)}")
-    return described(found[0]), found[1]
+    return described(machine), remark
 
 
 def precision_of(label: str) -> Precision:
@@ -182,10 +175,11 @@ def _product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
         "origin": origin_of(row["source"]),
         "size": product_flops(row),
     }
-    seconds = predict_tiled_gemm_row(row) if tiled else predict_gemm_row(row)[0]
-    yield around(1e6 * seconds, 0.2)
     if tiled:
-        yield tiled_gemm_bearing(row, published)
+        machine, dtype, microseconds = tiled_product(row)
+        yield row.predicted(tiled_machine(machine, ""), published, microseconds, 0.2, formula=f"product in {dtype}")
+    else:
+        yield around(1e6 * predict_gemm_row(row)[0], 0.2)
 
 
 def origin_of(source: str) -> str:
