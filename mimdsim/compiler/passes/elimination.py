@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from mimdsim.codelets.dense import KEPT, can_store, read_in_place, store_in_place
 from mimdsim.compiler.passes.merge import touched
-from mimdsim.program import Copy, Field, Program, Superstep, Variable, VertexTable
+from mimdsim.program import Copy, Program, Superstep, VertexTable
+from mimdsim.program.checks.scope import Access, Scope
 from mimdsim.program.program import map_runs
-from mimdsim.program.vertex_boxes import boxes_of, is_local
+from mimdsim.program.vertex_boxes import is_local
 
 
 def drop_dead_code(program: Program) -> Program:
@@ -73,14 +74,6 @@ def _rewritten(
 # ---- stash in place
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Use:
-    """A field of a table that touches a variable."""
-
-    table: VertexTable
-    field: Field
-
-
 def stash_in_place(program: Program) -> Program:
     """The program without slices and updates that vertices can do themselves; the same values."""
     program = _Rewriting(program).without_slices()
@@ -90,7 +83,7 @@ def stash_in_place(program: Program) -> Program:
 class _Rewriting:
     def __init__(self, program: Program):
         self.program = program
-        self.uses: dict[str, list[_Use]] = defaultdict(list)
+        self.uses: dict[str, list[Access]] = defaultdict(list)
         self.at: dict[int, tuple[int, int]] = {}  # by id of a table: its stretch, and its superstep there
         self.outside = _observed(program)
         for number, stretch in enumerate(program.stretches()):
@@ -98,8 +91,8 @@ class _Rewriting:
                 self.outside |= {name for copy in superstep.copies for name in (copy.source, copy.target)}
                 for table in superstep.tables:
                     self.at[id(table)] = number, place
-                    for field in table.codelet.fields:
-                        self.uses[table.operands[field.name]].append(_Use(table=table, field=field))
+                for access in Scope(program=program, superstep=superstep, tiles=program.tiles).accesses:
+                    self.uses[access.variable.name].append(access)
         self.changed: dict[int, VertexTable | None] = {}
 
     def without_slices(self) -> Program:
@@ -111,7 +104,7 @@ class _Rewriting:
                 and readers
                 and all(use.field.access == "read" and self._follows(slicing, use.table) for use in readers)
                 and not any(use.field.writes and self.at[id(use.table)][0] == stretch for use in self.uses[source])
-                and all(self._is_local(use, self.program.variables[target]) for use in readers)
+                and all(map(_is_local, readers))
             ):
                 shift = slicing.codelet.field("sequence").shift or 0
                 for use in readers:
@@ -130,7 +123,7 @@ class _Rewriting:
             others = (use.table for use in self.uses[target] if use.table is not update)
             between = any(self.at[id(table)][0] == stretch for table in others)
             storing = alone and not between and can_store(last.table.codelet, last.field.name)
-            if storing and self._is_whole(last, source):
+            if storing and _is_whole(last):
                 codelet = store_in_place(last.table.codelet, last.field.name)
                 operands = {**last.table.operands, KEPT: target}
                 self.changed[id(last.table)] = replace(last.table, codelet=codelet, operands=operands)
@@ -150,19 +143,6 @@ class _Rewriting:
         (stretch, place), (other, after) = self.at[id(first)], self.at[id(later)]
         return stretch == other and place < after
 
-    def _is_local(self, use: _Use, variable: Variable) -> bool:
-        if use.field.shift is not None or use.field.one_row:
-            return False
-        boxes = boxes_of(use.table, use.field, variable)
-        return bool(is_local(variable.mapping, use.table.tiles, boxes, variable.shape).all())
-
-    def _is_whole(self, use: _Use, name: str) -> bool:
-        """Whether the vertices together write every element, each where the sequence has it."""
-        variable = self.program.variables[name]
-        boxes = boxes_of(use.table, use.field, variable)
-        size = int(np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum())
-        return size == int(np.prod(variable.shape, dtype=np.int64)) and use.field.access in ("write", "update")
-
     def _change(self, table: VertexTable, source: str, field: str, shift: int) -> None:
         now = self.changed.get(id(table)) or table
         codelet, operands = read_in_place(now.codelet, field, shift), {**now.operands, field: source}
@@ -170,3 +150,15 @@ class _Rewriting:
 
     def _result(self) -> Program:
         return _rewritten(self.program, lambda table: self.changed.get(id(table), table))
+
+
+def _is_local(use: Access) -> bool:
+    if use.shift is not None or use.field.one_row:
+        return False
+    return bool(is_local(use.mapping, use.table.tiles, use.boxes, use.shape).all())
+
+
+def _is_whole(use: Access) -> bool:
+    """Whether the vertices together write every element, each where the sequence has it."""
+    size = int(np.prod(use.boxes[:, :, 1] - use.boxes[:, :, 0], axis=1, dtype=np.int64).sum())
+    return size == int(np.prod(use.variable.shape, dtype=np.int64)) and use.field.access in ("write", "update")
