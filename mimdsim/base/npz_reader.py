@@ -73,13 +73,16 @@ class Member:
 
 
 class NpzFile:
-    """An opened NPZ file. Raises DataFileError for a damaged file or one that is not NPZ, here and in every method."""
+    """An opened NPZ file. Raises DataFileError for a damaged file or one that is not NPZ, here and in every method.
 
-    def __init__(self, path: Path):
+    kind: what it must be, in words; missing: said where there is no file.
+    """
+
+    def __init__(self, path: Path, kind: str = "an NPZ file", missing: str = ""):
         self.path = path
         with contextlib.ExitStack() as opened:
-            file = opened.enter_context(open_data(path, f"cannot be read: {os.strerror(errno.ENOENT)}"))
-            with _refusing(path, "is not an NPZ file, or damaged"):
+            file = opened.enter_context(open_data(path, missing or f"cannot be read: {os.strerror(errno.ENOENT)}"))
+            with _refusing(path, f"is not {kind}, or damaged"):
                 self._archive = zipfile.ZipFile(Bounded(file))
             self.close = opened.pop_all().close
 

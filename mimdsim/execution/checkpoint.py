@@ -12,10 +12,7 @@ import hashlib
 import io
 import json
 import math
-import struct
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, shortened
-from mimdsim.base.files import open_regular, parse_json, write_atomically
+from mimdsim.base.files import parse_json, write_atomically
 from mimdsim.base.identity import Input, by_file, changed_files
-from mimdsim.base.npz_reader import MAX_HEADER_BYTES, READ_BYTES, Bounded
+from mimdsim.base.npz_reader import NpzFile
 from mimdsim.execution.execute import Executor
 from mimdsim.program import RecordedActivity
 
@@ -36,10 +33,7 @@ UNKNOWN_CODE = "unknown"  # of a checkpoint that was written before code was rec
 CURVES = ("train", "validation", "test")
 MAX_TEXT_BYTES = 1 << 20
 MAX_TRAINING_STEPS = 1 << 27
-DAMAGE = (
-    zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError,
-    struct.error, KeyError, TypeError, AttributeError, SyntaxError, tokenize.TokenError, MemoryError,
-)  # fmt: skip
+DAMAGE = (RuntimeError, ValueError, OverflowError, KeyError, TypeError, AttributeError, MemoryError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,18 +123,17 @@ def read_checkpoint(checkpoints: Checkpoints, executor: Executor, weights: tuple
 
     Raises DataFileError for a file that is missing, damaged, of another format or of another training.
     """
-    with _opened(checkpoints) as (archive, about):
+    with _opened(checkpoints) as (members, about):
         course = Course(
             done=about["done"], right=about["right"], best_epoch=about["best_epoch"], curves=about["curves"]
         )
         course.earlier_code = _earlier_code(checkpoints, about)
-        members = _Members(checkpoints.path, archive)
         steps = (course.done,)
         course.loss = members.read("loss", "<f8", steps).tolist()
         for name in about["scheduled"]:
             course.scheduled[name] = members.read(f"scheduled/{name}", "<f8", steps).tolist()
         memory = {name: members.like(f"memory/{name}", executor.arrays[name]) for name in _persistent(executor)}
-        if any(info.filename.startswith("best/") for info in archive.infolist()):
+        if any(name.startswith("best/") for name in members.infos):
             inputs = executor.program.inputs
             course.best = {name: members.like(f"best/{name}", executor.arrays[inputs[name]]) for name in weights}
         if about["finished"]:
@@ -163,18 +156,15 @@ def engine_of(checkpoints: Checkpoints) -> str:
 
 
 @contextmanager
-def _opened(checkpoints: Checkpoints) -> Iterator[tuple[zipfile.ZipFile, dict[str, Any]]]:
+def _opened(checkpoints: Checkpoints) -> Iterator[tuple[_Members, dict[str, Any]]]:
     """The archive and its description; whatever is wrong with what is read of them is a DataFileError."""
     path = checkpoints.path
-    try:
-        with open_regular(path) as file, zipfile.ZipFile(Bounded(file)) as archive:
-            yield archive, _about(checkpoints, archive)
-    except FileNotFoundError:
-        raise DataFileError(path, "no such checkpoint; leave out --resume to start again") from None
-    except OSError as problem:
-        raise DataFileError(path, f"cannot be read: {problem.strerror or problem}") from None
-    except DAMAGE as problem:
-        raise DataFileError(path, f"is not a checkpoint, or damaged: {shortened(repr(problem), 300)}") from None
+    with NpzFile(path, "a checkpoint", "no such checkpoint; leave out --resume to start again") as file:
+        try:
+            members = _Members(path, file)
+            yield members, _about(checkpoints, members)
+        except DAMAGE as problem:
+            raise DataFileError(path, f"is not a checkpoint, or damaged: {shortened(repr(problem), 300)}") from None
 
 
 def _persistent(executor: Executor) -> list[str]:
@@ -252,10 +242,10 @@ def _earlier_code(checkpoints: Checkpoints, about: dict[str, Any]) -> tuple[str,
     return tuple(dict.fromkeys(each for each in (*earlier, code) if each != checkpoints.code))
 
 
-def _about(checkpoints: Checkpoints, archive: zipfile.ZipFile) -> dict[str, Any]:
+def _about(checkpoints: Checkpoints, members: _Members) -> dict[str, Any]:
     """The description, checked for its format and for the training it belongs to."""
     path = checkpoints.path
-    text = _read(archive, "about", MAX_TEXT_BYTES)
+    text = members.within("about", MAX_TEXT_BYTES)
     about = parse_json(text.tobytes().decode())
     if text.dtype != np.uint8 or not isinstance(about, dict):
         raise ValueError("its description is not one of ours")
@@ -288,15 +278,14 @@ def _is_whole(value: Any, least: int, most: int) -> bool:
 class _Members:
     """The arrays of an archive, each held against what it must be; `found` are those read so far."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile):
-        self.path, self.archive = path, archive
+    def __init__(self, path: Path, file: NpzFile):
+        self.path, self.file, self.infos = path, file, {info.filename: info for info in file.infos}
         self.found: dict[str, np.ndarray] = {}
 
     def refuse_others(self) -> None:
         """Raise ValueError for a member that has not been read: a checkpoint has no others."""
-        names = [info.filename for info in self.archive.infolist()]
-        others = sorted(set(names) - {f"{name}.npy" for name in (*self.found, "about")})
-        if others or len(set(names)) < len(names):
+        others = sorted(self.infos.keys() - {f"{name}.npy" for name in (*self.found, "about")})
+        if others or len(self.infos) < len(self.file.infos):
             what = f"'{shortened(others[0])}', which no checkpoint has" if others else "a member twice"
             raise ValueError(f"it holds {what}")
 
@@ -308,7 +297,7 @@ class _Members:
         """An array of this dtype and shape; raises DataFileError for another one, or values that are not finite."""
         kind = np.dtype(dtype)
         expected = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-        array = self.found[name] = _read(self.archive, name, expected)
+        array = self.found[name] = self.within(name, expected)
         if array.dtype != kind or array.shape != shape:
             needed = f"{kind}{list(shape)} is needed"
             raise DataFileError(self.path, f"'{name}' is {array.dtype}{list(array.shape)}, {needed}")
@@ -318,24 +307,18 @@ class _Members:
             )
         return array
 
-
-def _read(archive: zipfile.ZipFile, name: str, most_bytes: int) -> np.ndarray:
-    """An array of at most so many bytes; its header is believed only as far as that."""
-    info = archive.getinfo(f"{name}.npy")
-    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-        raise ValueError(f"'{name}' is packed, which mimdsim never does")
-    if info.header_offset + info.file_size > archive.start_dir:
-        raise ValueError(f"'{name}' says it has {info.file_size:,} bytes, more than the file")
-    with archive.open(info) as file:
-        version = np.lib.format.read_magic(file)
-        header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        shape, in_columns, kind = header(file, max_header_size=MAX_HEADER_BYTES)
-        size = int(np.prod([int(extent) for extent in shape], dtype=object)) * kind.itemsize
-        if kind.hasobject or in_columns or not 0 <= size <= most_bytes:
-            raise ValueError(f"'{name}' is {kind}{list(shape)}, at most {most_bytes:,} bytes in rows were expected")
-        content = bytearray()
-        while part := file.read(min(READ_BYTES, size + 1 - len(content))):  # one more: at the end its sum is checked
-            content += part
-    if len(content) != size:
-        raise ValueError(f"'{name}' holds {len(content):,} bytes, its header says {size:,}")
-    return np.frombuffer(content, kind).reshape(shape)
+    def within(self, name: str, most_bytes: int) -> np.ndarray:
+        """An array of at most so many bytes; raises ValueError for any other."""
+        info = self.infos[f"{name}.npy"]
+        if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+            raise ValueError(f"'{name}' is packed, which mimdsim never does")
+        if info.header_offset + info.file_size > self.path.stat().st_size:
+            raise ValueError(f"'{name}' says it has {info.file_size:,} bytes, more than the file")
+        expected = f"at most {most_bytes:,} bytes in rows were expected"
+        try:
+            member = self.file.member(info)
+            if member.by_column or member.entries * member.dtype.itemsize > most_bytes:
+                raise ValueError(f"'{name}' is {member.dtype}{list(member.shape)}, {expected}")
+            return self.file.whole(member)
+        except DataFileError as problem:
+            raise ValueError(f"{problem.reason}; {expected}") from None
