@@ -73,10 +73,7 @@ class Member:
 
 
 class NpzFile:
-    """An opened NPZ file. Raises DataFileError for a damaged file or one that is not NPZ, here and in every method.
-
-    kind: what it must be, in words; missing: said where there is no file.
-    """
+    """An opened NPZ file. Raises DataFileError for one `missing` or not `kind`, in every method for a damaged one."""
 
     def __init__(self, path: Path, kind: str = "an NPZ file", missing: str = ""):
         self.path = path

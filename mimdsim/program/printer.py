@@ -114,12 +114,10 @@ def _exchange(exchange: Exchange) -> Iterator[str]:
 
 
 def _table(program: Program, table: VertexTable) -> Iterator[str]:
-    codelet = table.codelet
-    layer = f" ({table.layer})" if table.layer else ""
     tiles = np.unique(table.tiles)
     where = f", {tiles[0]} to {tiles[-1]}" if len(tiles) > 1 else f", {tiles[0]}" if len(tiles) else ""
-    yield f"  {codelet.name}{layer} {_many(table.vertices, 'vertex', 'vertices')} on {_many(len(tiles), 'tile')}{where}"
-    for field in codelet.fields:
+    yield f"  {table.title} {_many(table.vertices, 'vertex', 'vertices')} on {_many(len(tiles), 'tile')}{where}"
+    for field in table.codelet.fields:
         name = table.operands[field.name]
         row = ", as one row" if field.one_row else ""
         said = f"    {ACCESS[field.access]} {field.name} = {name}[{', '.join(field.box)}]"

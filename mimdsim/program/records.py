@@ -163,6 +163,11 @@ class VertexTable(Shown):
     def vertices(self) -> int:
         return len(self.tiles)
 
+    @property
+    def title(self) -> str:
+        """`LifUpdate (hidden0)`"""
+        return self.codelet.name + (f" ({self.layer})" if self.layer else "")
+
     def column(self, name: str) -> np.ndarray:
         """int64[vertices]: a column to compute with."""
         return wide(self.columns[name])
@@ -383,7 +388,7 @@ def problem_in(
     who, vertices = "", 0
     if table is not None:
         vertices = table.vertices
-        who = f"{vertex_name(table, vertex) if vertices else f'the empty table of {_codelet_name(table)}'} "
+        who = f"{vertex_name(table, vertex) if vertices else f'the empty table of {table.title}'} "
     return Problem(
         rule=rule,
         superstep=superstep.name,
@@ -396,8 +401,4 @@ def problem_in(
 
 def vertex_name(table: VertexTable, vertex: int) -> str:
     """`vertex 17 of LifUpdate (hidden0) on tile 5`"""
-    return f"vertex {vertex} of {_codelet_name(table)} on tile {int(table.tiles[vertex])}"
-
-
-def _codelet_name(table: VertexTable) -> str:
-    return table.codelet.name + (f" ({table.layer})" if table.layer else "")
+    return f"vertex {vertex} of {table.title} on tile {int(table.tiles[vertex])}"

@@ -26,7 +26,7 @@ from mimdsim.timing.recording import Recording
 from mimdsim.timing.sram_port import machine_loads
 from mimdsim.timing.static_plan import SuperstepPlan, straight_line_plans
 from mimdsim.timing.tile_cycles import TileIssue, arranging_parts, library_cycles, tile_cycles, worker_cycles
-from mimdsim.timing.tile_work import Level, TableWork, title_of, work_of_tile
+from mimdsim.timing.tile_work import Level, TableWork, work_of_tile
 from mimdsim.timing.vertex_dispatch import SuperstepPlacement
 from mimdsim.timing.worker_cycles import SuperstepLoad
 
@@ -64,7 +64,7 @@ class Workers:
                         continue
                     found.append(
                         Row(
-                            what=f"{one.title}, {level.title}",
+                            what=f"{one.table.title}, {level.title}",
                             how=self._how(level, each, factor),
                             cycles=float(each.sum()) * level.bundles * factor * self.times / self.executions,
                             note="in the longest context" if by_longest else "in all contexts",
@@ -91,7 +91,7 @@ class Workers:
         ran: list[list[tuple[int, str]]] = [[] for _ in range(self.issue.contexts)]
         for one in self.tables:
             for place, row in zip(one.place.tolist(), one.rows.tolist(), strict=True):
-                ran[place % self.issue.contexts].append((place, f"{row} of {one.title}"))
+                ran[place % self.issue.contexts].append((place, f"{row} of {one.table.title}"))
         return tuple(
             Context(number=number, vertices=tuple(name for _, name in sorted(names)), bundles=float(bundles))
             for number, (names, bundles) in enumerate(zip(ran, self.bundles[at], strict=True))
@@ -107,7 +107,7 @@ class Workers:
             for column, row in enumerate(one.rows.tolist()):
                 terms = " + ".join(level.at(at, column) for level in one.levels)
                 said = f"{terms} = {bundles[min(at, len(bundles) - 1), column]:,g} bundles"
-                alike.setdefault((one.title, said), []).append(row)
+                alike.setdefault((one.table.title, said), []).append(row)
         return tuple(Work(codelet=name, vertices=tuple(rows), how=how) for (name, how), rows in alike.items())
 
 
@@ -127,7 +127,7 @@ def library_rows(superstep: Superstep, placement: SuperstepPlacement, tile: int,
         many = f"{len(rows)} vertices, one after another" if len(rows) > 1 else "1 vertex"
         cost = table.codelet.cost
         how = f"{many}: {one}"
-        yield Row(what=title_of(table), how=how, cycles=cycles, note=f"{cost.kind}: {cost.source}")
+        yield Row(what=table.title, how=how, cycles=cycles, note=f"{cost.kind}: {cost.source}")
 
 
 def arranging_rows(superstep: Superstep, tile: int, issue: TileIssue) -> tuple[Row, ...]:

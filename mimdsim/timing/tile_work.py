@@ -54,10 +54,6 @@ class TableWork:
     place: np.ndarray
     levels: tuple[Level, ...]
 
-    @property
-    def title(self) -> str:
-        return title_of(self.table)
-
     def bundles(self) -> np.ndarray:
         """float64[executions, vertices]"""
         total = np.zeros((1, len(self.rows)))
@@ -77,10 +73,6 @@ def work_of_tile(
         if len(rows) and placed is not None:
             found.append(_workers(table, extents, placed, rows, times, recording, issue.compiled_dual_issue))
     return tuple(found)
-
-
-def title_of(table: VertexTable) -> str:
-    return table.codelet.name + (f" ({table.layer})" if table.layer else "")
 
 
 def _workers(
