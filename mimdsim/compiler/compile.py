@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compiled(Shown):
-    """A program with its placement, its memory and how long each pass took (host seconds, not part of any profile).
+    """A program with its placement and its memory.
 
     reads: what the compiler asked the machine for; every machine with these values gets this program. memory_reads: the
     same of its memory.
@@ -45,7 +44,6 @@ class Compiled(Shown):
     program: Program
     placement: Placement
     memory: Memory
-    pass_seconds: dict[str, float]
     reads: Reads
     memory_reads: Reads
 
@@ -63,14 +61,13 @@ class Compiled(Shown):
 
 
 class Watch:
-    """Runs passes: times them, names them in an error, and writes what they made under `dump`."""
+    """Runs passes: counts them, names them in an error, and writes what they made under `dump`."""
 
     def __init__(self, dump: Path | None = None):
         self.dump = dump
-        self.seconds: dict[str, float] = {}
+        self.passes = 0
 
     def __call__(self, name: str, run: Callable[..., T], *given: Any) -> T:
-        begun = time.perf_counter()
         try:
             made = run(*given)
         except MimdsimError:
@@ -78,10 +75,9 @@ class Watch:
         except Exception as failure:
             failure.add_note(f"in compiler pass '{name}'")
             raise
-        self.seconds[name] = time.perf_counter() - begun
+        self.passes += 1
         if self.dump is not None and isinstance(made, Program):
-            number = len(self.seconds)
-            write_atomically(self.dump / f"{number:02d}_{name.replace(' ', '_')}.txt", listing(made))
+            write_atomically(self.dump / f"{self.passes:02d}_{name.replace(' ', '_')}.txt", listing(made))
         return made
 
 
@@ -123,7 +119,6 @@ def compile_graph(
         program=program,
         placement=placement,
         memory=memory,
-        pass_seconds=watch.seconds,
         reads=Reads(values=dict(reads.values)),  # the placement keeps the watched machine
         memory_reads=memory_reads,
     )
