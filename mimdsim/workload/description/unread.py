@@ -113,7 +113,7 @@ READERS = (
     _Readers(
         ("training.burn_in",),
         "training.reading",
-        lambda workload: workload.training.reading != "last",
+        lambda _, reading: reading != "last",
         'training.reading = "last" reads the last timestep alone',
     ),
     _Readers(
