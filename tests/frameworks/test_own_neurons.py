@@ -298,7 +298,7 @@ REFUSED = {
     },
     "the output goes through 'softmax'": {"ends": lambda out: torch.stack(out).softmax(-1)},
     "goes through 'a slice'": {"ends": lambda out: torch.stack(out)[:3].mean(0)},
-    "nor a reading of it": {"ends": lambda out: torch.stack(out[:3]).mean(0)},
+    "nor a reading of it": {"ends": lambda out: torch.stack(out[3:]).mean(0)},
 }
 
 
