@@ -51,7 +51,12 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     if len(ready) > 2 and any(one.reference for one in ready):  # a question of machines, which is answered first
         ready.sort(key=lambda one: one.seconds)
         order = ", ".join(f"{one.title} {milliseconds(one.seconds)} ms" for one in ready)
-        found.append(Verdict("machines", "note", f"Fastest first: {order}.", (("Fastest first", "comparison"),)))
+        rest = [one for one in others if one.tiled and one not in ready]
+        unfit = "; ".join(one.title for one in rest if not one.fits)
+        unknown = "; ".join(one.title for one in rest if one.fits)
+        said = f"Fastest first: {order}." + f" Does not fit: {unfit}." * bool(unfit)
+        said += f" Time unknown: {unknown}." * bool(unknown)
+        found.append(Verdict("machines", "note", said, (("Fastest first", "comparison"),)))
     if profile.tiled is not None:
         if not any(one.name == "memory" for one in profile.findings):
             found.append(Verdict("memory", *_memory(profile.tiled), _peak_links(profile.tiled)))

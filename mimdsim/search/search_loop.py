@@ -316,6 +316,11 @@ def _why(finished: list[TimedMapping], aims: Aims, candidates: int) -> str:
         more = "raise the limit of tiles" if "tiles" in dict(aims.within) else "take a machine with more (chip.tiles)"
         return f"{said}: the layers need more tiles than there are; {more}"
     near = min(finished, key=lambda one: aims.rank(one.figures))
+    if not near.fits and near.figures.peak_bytes <= aims.sram_bytes:
+        return (
+            f"{said}: code and vertex state of the closest, which needs {near.figures.peak_bytes:,} bytes in all, are "
+            "more than tile.executable_bytes; raise that, or lower tile.code_bytes"
+        )
     return (
         f"{said}; the closest needs {near.figures.peak_bytes:,} bytes on {near.figures.tiles:,} tiles: raise a limit, "
         "try more --candidates, or lower training.batch or data.timesteps"

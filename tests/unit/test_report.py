@@ -231,6 +231,14 @@ def test_verdicts_start_with_machines_if_several_then_memory_and_time(profile: R
     assert any(one.subject == "spikes" and "12,345 spikes dropped" in one.text for one in found)
 
 
+def test_machines_that_cannot_be_ranked_are_named_with_the_order(profile: RunProfile) -> None:
+    assert profile.tiled is not None
+    small = dataclasses.replace(profile.tiled.memory, limit_bytes=1)
+    other = dataclasses.replace(profile.tiled, title="Too small", memory=small)
+    order = verdicts(dataclasses.replace(profile, tiled_beside=(*profile.tiled_beside, other)))[0]
+    assert order.text.endswith(" ms. Does not fit: Too small.")
+
+
 def test_too_full_a_tile_is_named_with_bytes_over(profile: RunProfile) -> None:
     assert profile.tiled is not None
     memory = dataclasses.replace(profile.tiled.memory, peak_bytes=LIMIT + 2_048, peak_tile=1_203)
