@@ -434,7 +434,8 @@ class ModuleRecorder(Recorder):
         for state in handed:
             origin = self.origin(state)
             if origin is None and calls.outputs:
-                raise refusal(f"{where} gets a state that it did not return; hand on the state that it returned")
+                loops = "; if the module loops over time itself, leave timesteps out" * self.seen.stepwise
+                raise refusal(f"{where} gets a state that it did not return; hand on the state that it returned{loops}")
             own = isinstance(origin, LayerOutput) and (origin.layer, origin.call) == (name, len(calls.outputs) - 1)
             if origin is not None and not own:
                 by = getattr(origin, "by", f"a call of '{getattr(origin, 'layer', 'something else')}' before")
@@ -553,7 +554,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     reset_states(module)
     fixed = [(name, each, each.detach().clone()) for name, each in _fixed_in(module)]
     restore = _as_it_is(module)
-    seen.timesteps = timesteps or 0
+    seen.timesteps, seen.stepwise = timesteps or 0, timesteps is not None
     try:
         with (
             torch.enable_grad(),
@@ -600,7 +601,6 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     seen.log_softmax = len(ends) == 1 and id(made) in logits
     seen.returned = [with_votes(recorder.origin(tensor)) for tensor in ends]
     seen.votes = max(map(votes_in, seen.returned), default=1)
-    seen.stepwise = timesteps is not None
     seen.returned_before = [*map(with_votes, every[: len(every) - len(seen.returned)])]
     return seen
 

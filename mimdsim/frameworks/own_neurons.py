@@ -233,7 +233,7 @@ def _layer(
     earliest = max(earliest, own.earliest(reads), _read_at_the_end(recorded, classes.latest[0], timesteps))
     times = layer.times(classes, own, earliest)
     inputs = [read for read in _every_read(recorded) if not own.is_sum(read)]
-    mine = {signature_of(read)[0] for read in reads if not own.is_sum(read)}
+    mine = sorted({signature_of(read)[0] for read in reads if not own.is_sum(read)})
     weights = max(mine, key=len)
     if any(not set(each) <= set(weights) for each in mine):
         apart = sorted({each[0] for each in mine if not set(each) <= set(weights)})

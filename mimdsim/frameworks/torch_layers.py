@@ -13,6 +13,7 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.blocks import function_of, uses_of
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.origins import (
+    THROUGH,
     Combined,
     Dropout,
     Dropped,
@@ -194,6 +195,12 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     read = {name for layer in order for source in layer.sources for name in source.layers}
     order.sort(key=lambda layer: bool(returned_by(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
+    apart, last = [layer.calls.name for layer in order[:-1] if layer.calls.name not in read], order[-1].calls.name
+    if apart:
+        raise refusal(
+            f"layer '{apart[0]}' leads to nothing that '{last}' gets, whose output is read; nearest: a module without "
+            "it, or one for each output (auxiliary heads)"
+        )
     every = [name for layer in order for name in _parameters_of(module, layer)]
     shared = [name for name in every if every.count(name) > 1]
     if shared:
@@ -573,6 +580,8 @@ def _describe(origin: Origin | None) -> str:
         return "a share of the columns of a product"
     if isinstance(origin, (Sum, Combined, Joined)):
         return f"a {KINDS[origin.by if isinstance(origin, Combined) else WAYS[type(origin)]]}"
+    if isinstance(origin, Product) and origin.channels:
+        return f"what '{origin.norm}' made"
     if isinstance(origin, Product):
         return f"a product with '{origin.weight}', without neurons between both"
     if isinstance(origin, Slice):
@@ -625,6 +634,9 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
     if not found:
         of_it = (each for each in recorded.unread if any(isinstance(of, (LayerOutput, Made)) for of in each.of))
         made = next((f", but what '{each.by.strip('_')}' made of it" for each in of_it), "")
+        ends = (each for each in each_in((FunctionResult, *THROUGH), *recorded.returned) if isinstance(each, Product))
+        if end := next(ends, None):
+            made = f", but the product of '{end.weight}' with {_describe(end.of)}; products of spikes are read"
         raise refusal(f"the module does not return what its last layer, '{last.calls.name}', sent{made}")
     mixed = sorted({name for name, _ in sources_in(found[0])} - {last.calls.name})
     if mixed:

@@ -243,7 +243,7 @@ class LayerTimes:
             tried = (self._classes(root, each, left) for each in earlier[:MOST_CLASSES])
             classes = next(filter(None, tried), None)
             if classes is None:
-                if not (said or earlier):
+                if not (said or earlier) and self.timesteps == 1:
                     raise refusal(ONE_TIMESTEP)
                 raise refusal(
                     f"{self.where}: {said}"

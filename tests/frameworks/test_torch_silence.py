@@ -119,6 +119,79 @@ def test_what_would_be_left_out_is_refused(what: str) -> None:
         assert each.is_meta or torch.equal(each, before[name]), name
 
 
+class _Cell(nn.Module):  # type: ignore[misc]
+    """A GRU, and what stands between it and a linear layer."""
+
+    def __init__(self, between: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.cell, self.out = nn.GRU(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.norm, self.drop, self.between = nn.LayerNorm(HIDDEN), nn.Dropout(0.5), between
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.between(self, self.cell(x)[0]))
+
+
+class _TwoHeads(Net):
+    """What is trained beside the output, from the same spikes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc3, self.lif3 = nn.Linear(HIDDEN, CLASSES), snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        first, second, third = self.lif1.init_leaky(), self.lif2.init_leaky(), self.lif3.init_leaky()
+        found, also = [], []
+        for now in x:
+            sent, first = self.lif1(self.fc1(now), first)
+            out, second = self.lif2(self.fc2(sent), second)
+            more, third = self.lif3(self.fc3(sent), third)
+            found.append(out)
+            also.append(more)
+        return torch.stack(found), torch.stack(also)
+
+
+def _reset_first() -> Any:
+    """A GRU that is written by hand, whose reset gate comes before the product with the state."""
+
+    class ByHand(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.gates, self.new = nn.Linear(INPUTS + HIDDEN, 2 * HIDDEN), nn.Linear(INPUTS + HIDDEN, HIDDEN)
+            self.out = nn.Linear(HIDDEN, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            h, every = torch.zeros(x.shape[1], HIDDEN), []
+            for now in x:
+                z, r = torch.sigmoid(self.gates(torch.cat([now, h], 1))).chunk(2, 1)
+                h = (1 - z) * h + z * torch.tanh(self.new(torch.cat([now, r * h], 1)))
+                every.append(h)
+            return self.out(torch.stack(every)).mean(0)
+
+    return ByHand()
+
+
+NAMED: dict[str, tuple[Callable[[], Any], str]] = {
+    "a norm": (lambda: _Cell(lambda made, sent: made.norm(sent[-1])), "of 'out.weight' with what 'norm' made"),
+    "attention": (
+        lambda: _Cell(lambda _, sent: (torch.softmax(sent, 0) * sent).sum(0)), "of 'out.weight' with what '",
+    ),
+    "two outputs": (_TwoHeads, r"leads to nothing that 'lif[23]' gets, whose output is read; nearest: "),
+    "products of gates": (_reset_first, "read 'new.weight' apart from 'gates.weight'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_a_refusal_names_what_is_in_the_way(what: str) -> None:
+    make, said = NAMED[what]
+    with pytest.raises(DescriptionError, match=said):
+        mimdsim.from_torch(make(), spikes())
+
+
+def test_a_loop_that_is_called_once_a_timestep_is_told_so() -> None:
+    with pytest.raises(DescriptionError, match="if the module loops over time itself, leave timesteps out"):
+        mimdsim.from_torch(Net(), spikes(), timesteps=99)
+
+
 def test_packed_sequences_are_refused_by_name() -> None:
     class Packed(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
