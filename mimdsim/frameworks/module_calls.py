@@ -7,6 +7,7 @@ understood. Calls of the layers that are known are recorded as one each, tensor 
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -552,7 +553,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     made: Any = None
     every: list[Origin | None] = []
     reset_states(module)
-    fixed = [(name, each, each.detach().clone()) for name, each in _fixed_in(module)]
+    fixed = {name: (each, each.detach().clone()) for name, each in _fixed_in(module)}
     restore = _as_it_is(module)
     seen.timesteps, seen.stepwise = timesteps or 0, timesteps is not None
     try:
@@ -574,9 +575,10 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         _run_alone(module, steps)
         raise
     finally:
-        changed = [name for name, each, before in fixed if not torch.equal(each, before)]
-        for _, each, before in fixed:
-            each.data.copy_(before)
+        after = dict(_fixed_in(module))
+        changed = [name for name, (_, before) in fixed.items() if not torch.equal(after.get(name, before), before)]
+        for each, before in map(fixed.__getitem__, changed):
+            each.data = before
         restore()  # nor does it keep a mask that leaves nothing out
     if changed:
         raise refusal(
@@ -637,14 +639,15 @@ def operation_by_operation(module: torch.nn.Module) -> Iterator[None]:
 def _as_it_is(module: torch.nn.Module) -> Callable[[], None]:
     """What makes a module again what it is: states that it keeps, running averages, which a forward pass moves."""
     kept = [(each, each.clone()) for each in module.buffers()]
-    held = [(each, dict(vars(each)), dict(each._buffers)) for each in module.modules()]
+    held = [(each, dict(vars(each)), dict(each._buffers), dict(each._parameters)) for each in module.modules()]
 
     def restore() -> None:
-        for each, before, buffers in held:
+        for each, before, *tensors in held:
             vars(each).clear()
             vars(each).update(before)
-            each._buffers.clear()
-            each._buffers.update(buffers)
+            for own, values in zip((each._buffers, each._parameters), tensors, strict=True):
+                own.clear()
+                own.update(values)
         reset_states(module)
         for buffer, values in kept:
             if buffer.shape == values.shape:
@@ -654,25 +657,31 @@ def _as_it_is(module: torch.nn.Module) -> Callable[[], None]:
 
 
 def _makes_the_same_again(module: torch.nn.Module, steps: list[torch.Tensor]) -> bool:
-    """Whether a second call makes what the first one makes, where it can be called without being recorded."""
-    restore, made = _as_it_is(module), list[list[torch.Tensor]]()
+    """Whether a second call of a copy makes what the first one makes, where it can be copied, and called without being
+    recorded."""
+    drawn, made = torch.get_rng_state(), list[list[torch.Tensor]]()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
+        copied = copy.deepcopy(module)
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             for _ in range(2):
-                torch.manual_seed(0)
-                reset_states(module)
-                made.append([each.clone() for step in steps for each in tensors_in(module(step))])
+                torch.set_rng_state(drawn)
+                reset_states(copied)
+                made.append([each.clone() for step in steps for each in tensors_in(copied(step))])
     except Exception:
         return True
     finally:
-        restore()
-    same = (torch.allclose(*pair, equal_nan=True) for pair in zip(*made, strict=False))
+        torch.set_rng_state(drawn)
+    same = (
+        one.shape == other.shape and torch.allclose(one, other, equal_nan=True)
+        for one, other in zip(*made, strict=False)
+    )
     return len(made[0]) == len(made[1]) and all(same)
 
 
 def _fixed_in(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Parameters, and constants of neurons, which no forward pass may change."""
-    yield from module.named_parameters()
+    lazy = torch.nn.parameter.UninitializedParameter
+    yield from ((name, each) for name, each in module.named_parameters() if not isinstance(each, lazy))
     for path, each in module.named_modules():
         if neuron_key(each).startswith("snntorch."):
             for name, constant in each.named_buffers(recurse=False):

@@ -221,7 +221,7 @@ def read_over_time(
     if stepwise:
         steps = torch.stack([_of_neurons(each[of_output[0]], planes) for each in made[-len(every) :]])
         values = [steps.reshape(every.shape) * divisor_of(origins[of_output[0]])]
-    elif len(of_output) > 1 and values[0].shape == every.shape[1:]:
+    elif len(of_output) > 1 and all(each.shape == every.shape[1:] for each in values):
         # a list of all timesteps, the first of which may be a current as it is
         begun = [_of_neurons(made[-1][0], planes)] if len(of_output) == len(every) - 1 == len(origins) - 1 else []
         values = [torch.stack([*begun, *values])]
@@ -290,7 +290,7 @@ def objective(
     if not reading:  # of a timestep, after which functions alone tell
         functions = set().union(*map(functions_in, returned_by(recorded, last)))
         over_time = next((each.removeprefix("a") for each in ("mean", "max", "amax") if each in functions), "sum")
-    votes |= {"burn_in": recorded.burn_in} if recorded.burn_in and over_time != "last" else {}
+    votes |= {"burn_in": recorded.burn_in} if recorded.burn_in else {}
     timesteps -= recorded.burn_in
     made = {"loss": "cross_entropy", "reading": over_time, **votes}
     if averaged or (not by_membrane and over_time == "mean"):
@@ -306,11 +306,13 @@ def objective(
         made = (made if reduced and "reading" not in given else votes) | given
     if recorded.log_softmax and made.get("loss", "cross_entropy") != "cross_entropy":
         raise refusal("the output goes through 'log_softmax', which only loss = 'cross_entropy' leaves as it is")
-    of_rates = math.isclose(made.get("logit_scale", 1.0) * timesteps * recorded.votes, 1.0)
-    if made.get("loss") == "mean_squared_error" and of_rates and made["reading"] == "sum":
+    counts, scale = made.get("loss") == "mean_squared_error", made.get("logit_scale", 0.0)
+    of_rates = reduced and isinstance(loss, Mapping) and not {"reading", "logit_scale"} & loss.keys()
+    if counts and of_rates and made["reading"] == "sum" and math.isclose(scale * timesteps * recorded.votes, 1.0):
         del made["logit_scale"]
         return made | {"reading": "mean"}
-    counts = made.get("loss") == "mean_squared_error"
+    if made.get("reading") == "last":
+        made.pop("burn_in", None)
     if (counts and "logit_scale" in votes) or (made.get("reading") == "max" and recorded.votes > 1):
         raise refusal("counts, or the highest, of a mean of outputs have no loss here; nearest: 'ce_count_loss'")
     return made

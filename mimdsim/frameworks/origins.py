@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -430,6 +430,8 @@ def is_in_time(origin: Origin | None) -> bool:
 
 def timestep_of(origin: Origin, t: int, timesteps: int) -> Origin:
     """What a timestep of it is."""
+    if isinstance(origin, Late):
+        return timestep_of(origin.of[0], t + origin.first, timesteps + origin.first)  # type: ignore[arg-type]
     if isinstance(origin, Input):
         return Input(entry=(t, timesteps))
     if isinstance(origin, LayerOutput):
@@ -467,12 +469,41 @@ def each_in(through: tuple[type, ...], *origins: Any) -> Iterator[Any]:
             waiting += parts_of(each) if isinstance(each, through) else ()
 
 
-def burn_in_of(origin: Origin | None, layer: str, begins: int) -> int:
-    """How many timesteps at the start are left out of what is made of all that a layer sends, from `begins` on."""
-    every = [*each_in((FunctionResult, Product, *THROUGH), origin)]
-    calls = [each.call for each in every if isinstance(each, LayerOutput) and each.layer == layer and not each.in_time]
-    left_out = max(min(calls, default=0) - begins, 0)
-    return max((each.first for each in every if isinstance(each, Late)), default=left_out)
+def burn_in_of(origins: Iterable[Origin | None], layer: str, timesteps: int, begins: int) -> int:
+    """How many timesteps at the start are left out of what is made of all that a layer sends, from `begins` on; 0 where
+    others are left out."""
+    read = set[int]().union(*(_timesteps_in(each, layer, timesteps) for each in origins))
+    first = min(read, default=0)
+    return first if first > begins and read == set(range(first, timesteps)) else 0
+
+
+def _timesteps_in(origin: Any, layer: str, timesteps: int) -> set[int]:
+    """Those in which a layer sent what something is made of."""
+    found, seen, waiting = set[int](), dict[int, Any](), [origin]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen[id(each)] = each
+        if isinstance(each, LayerOutput) and each.layer == layer:
+            found |= set(range(timesteps)) if each.in_time else {max(each.call, each.entry)}
+        elif isinstance(each, Late):
+            found |= set[int]().union(*_by_timestep(each, layer, timesteps))
+        elif isinstance(each, (FunctionResult, Product, *THROUGH)):
+            waiting += parts_of(each)
+    return found
+
+
+def _by_timestep(origin: Any, layer: str, timesteps: int) -> list[set[int]]:
+    """As `_timesteps_in`, of each entry of what has an axis of time."""
+    if isinstance(origin, Late):
+        return _by_timestep(origin.of[0], layer, timesteps)[origin.first :]
+    if isinstance(origin, FunctionResult) and origin.by == "stack":
+        return [_timesteps_in(each, layer, timesteps) for each in origin.of]
+    if isinstance(origin, LayerOutput):
+        return [{t} if origin.layer == layer else set() for t in range(timesteps)]
+    parts = [_by_timestep(each, layer, timesteps) for each in parts_of(origin)]
+    return [set[int]().union(*every) for every in zip(*parts, strict=False)]
 
 
 def votes_in(origin: Origin | None) -> int:

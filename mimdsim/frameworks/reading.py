@@ -47,6 +47,7 @@ from mimdsim.frameworks.origins import (
     burn_in_of,
     feeds_of,
     parts_of,
+    sources_in,
 )
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm, one_to_one
@@ -61,7 +62,6 @@ from mimdsim.frameworks.torch_layers import (
     layers_of,
     named,
     read_by,
-    returned_by,
     senders_in,
     sums_apart,
     widths_of,
@@ -131,19 +131,20 @@ def workload_of(
     values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
     last, stepwise = layers[-1], timesteps is not None
-    burn_in = min((_burn_in(recorded, each, last.calls.name) for each in returned_by(recorded, last)), default=0)
-    recorded = replace(recorded, burn_in=recorded.burn_in or burn_in)
     reads = output_read(output or ("membrane" if "membrane" in str(loss) else ""), recorded, last)
+    recorded = _with_burn_in(recorded, last, reads)
     reading, returned = read_over_time(recorded, last, reads, stepwise, not loss)
-    shown, seen = reads, reading
+    shown, seen, known = reads, reading, recorded
     if returned is None:  # another output than what the module returns, of which the gradients are known
         shown = output_read("", recorded, last)
-        seen, returned = read_over_time(recorded, last, shown, stepwise, False)
-    described = partial(_described, module, layers, recorded, values.shape)
+        known = _with_burn_in(recorded, last, shown)
+        seen, returned = read_over_time(known, last, shown, stepwise, False)
+    described = partial(_described, module, layers)
     each = (changes or {}).get("network.neurons_per_class", recorded.votes)
     classes = widths_of(layers)[-1] // (each if type(each) is int and each > 0 else 1)
     if returned is not None:
-        example = described(random_workload(values, widths_of(layers)[-1] // recorded.votes), shown, "", seen)
+        example = random_workload(values, widths_of(layers)[-1] // recorded.votes)
+        example = described(known, values.shape, example, shown, "", seen)
         network = network_of(build_workload({"name": "example", **example}, {}, "example"))
         try:
             check_gradients(module, recorded, layers, network, weights, values, seen, returned)
@@ -152,7 +153,7 @@ def workload_of(
             if precise or not _runs_in_float64(module, example_input, timesteps, loss, output):
                 raise problem from None
     base = base_table(workload, Path(out or ".")) if workload else random_workload(values, classes)
-    table = described(base, reads, loss, reading)
+    table = described(recorded, values.shape, base, reads, loss, reading)
     folder = folder_to_make(out, "from-torch")
     table["training"]["initial_weights"] = WEIGHTS
     write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(links_of(layers))})
@@ -412,7 +413,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     if not product.convolution and sent.shape[-1] != len(values):
         raise refusal(f"'{product.weight}' reads {len(values)} of {sent.shape[-1]} values of each sample; all can run")
     names = [each.layer for each in senders if isinstance(each, LayerOutput)]
-    burn_in = max(_burn_in(recorded, recorded.returned[at], each) for each in names)
+    burn_in = max(_burn_in(recorded, [recorded.returned[at]], each, len(sent)) for each in names)
     # the bias counts once in the product with a sum over time, where that is no mean
     for share in (1 / (len(sent) - burn_in), 1.0) if summed else (1.0,):
         outputs = currents_of(product.convolution, sent, values, bias * product.bias_factor * share)
@@ -441,10 +442,23 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     return replace(recorded, layers=layers, returned=returned, reading=reading, made_by_call=calls, burn_in=burn_in)
 
 
-def _burn_in(recorded: Recorded, origin: Origin | None, layer: str) -> int:
+def _with_burn_in(recorded: Recorded, last: TorchLayer, reads: str) -> Recorded:
+    """With how many timesteps at the start are not in what the module returned of the last layer: in the first of it,
+    or in all where each is a timestep."""
+    if recorded.reading:  # found with it
+        return recorded
+    name, timesteps = last.calls.name, len(last.calls.sequence(last.calls.outputs))
+    spikes = reads == "spikes" or not last.calls.reading.has_potential
+    found = [each for each in recorded.returned if (name, spikes) in sources_in(each)]
+    alone = all(isinstance(each, LayerOutput) and not each.in_time for each in found)
+    burn_in = _burn_in(recorded, found if alone else found[:1], name, timesteps)
+    return replace(recorded, burn_in=burn_in)
+
+
+def _burn_in(recorded: Recorded, origins: list[Origin | None], layer: str, timesteps: int) -> int:
     """How many timesteps at the start are in nothing that is made of what a layer sent."""
     written = recorded.layers[layer].reading.written
-    return 0 if recorded.stepwise else burn_in_of(origin, layer, written.first if written else 0)
+    return 0 if recorded.stepwise else burn_in_of(origins, layer, timesteps, written.first if written else 0)
 
 
 def _acting(function: WeightFunction | None, values: np.ndarray) -> np.ndarray:

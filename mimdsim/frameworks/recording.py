@@ -40,6 +40,7 @@ from mimdsim.frameworks.origins import (
     Scaled,
     Sum,
     added_up,
+    each_in,
     feeds_of,
     is_in_time,
     minus,
@@ -74,7 +75,9 @@ LATE = "late timesteps"
 OF_TIMESTEPS = {"stack", LATE}  # what is each of them
 GATHERS = {*OF_TIMESTEPS, "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of them
 
-HIGHEST = {"maximum": "max"}  # of two, as of all timesteps
+LEAVES = {"__bool__", "__float__", "__int__", "__index__", "__array__", "item", "numpy", "tolist"}  # tensors
+
+HIGHEST = {"maximum", "max"}  # of two, as of all timesteps
 
 KEEPS_VALUES = {
     "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
@@ -247,7 +250,9 @@ class Recorder(ProductRecorder):
         if name in ("mean", "sum") and (voted := self._voted(name, args, kwargs, known)) is not None:
             return self.mark(made, voted)
         number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
-        by = "div" if number and name in DIVIDES else HIGHEST.get(name, name)
+        by = "div" if number and name in DIVIDES else name
+        if name in HIGHEST and len(args) == 2 and isinstance(args[1], torch.Tensor):
+            by = "max" if all(map(self._is_highest, args)) else "maximum"
         divisor = (1 / number if name in MASKS else number) if number > 0 else 1.0
         times = self._times(by, args, made, divisor) if by in MASKS | DIVIDES and not kwargs else None
         self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor))
@@ -255,14 +260,14 @@ class Recorder(ProductRecorder):
     def _draw(self, name: str, known: list[Origin], made: Any, masks: bool = False) -> None:
         """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too. masks:
         they are what dropout leaves of numbers that are known."""
-        if (known and not name.endswith("_like")) or name in ("__bool__", "__float__", "item", "tolist"):
+        if (known and not name.endswith("_like")) or name in LEAVES:
             raise refusal(
                 f"'{name}' reads random numbers that the module draws, others every time; nearest: encode the example "
                 "before the module gets it, states that begin at 0, torch.nn.Dropout of spikes"
             )
         for each in tensors_in(made):
             varied = bool((each != each.flatten()[0]).any()) if each.numel() > 1 else bool(each.any())
-            if masks or varied or each.dtype == torch.bool:  # else it was multiplied by 0
+            if masks or varied or name in DRAWS or each.dtype == torch.bool:  # else it was multiplied by 0
                 self._drawn.add(id(each))
                 self._held.append(each)
 
@@ -372,7 +377,11 @@ class Recorder(ProductRecorder):
             if (_are_spikes(sent) or isinstance(sent, Made)) and (first := first_column(part, whole)) is not None:
                 self.mark(part, sliced(of, first, whole.shape[-1]))
                 continue
+            if isinstance(of, Late) and (entry := entry_of(part, whole)):
+                self.mark(part, timestep_of(of, *entry))
+                continue
             over_time = isinstance(of, FunctionResult) or (is_in_time(of) and not isinstance(of, Input))
+            over_time |= any(isinstance(each, Late) for each in each_in((Product, *THROUGH), of))
             if over_time and is_cut_out(part, whole):
                 first = first_timestep(part, whole, self._timesteps_of(of))
                 self.mark(part, late(of, first) if first else self._unread("a slice", of))
@@ -390,6 +399,12 @@ class Recorder(ProductRecorder):
                 taken = share_of(of, part, whole) or self._unread("a slice", of)
             self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
+
+    def _is_highest(self, tensor: torch.Tensor) -> bool:
+        """Whether it is what a layer sent in one timestep, or the highest of several of these."""
+        origin = self.origin(tensor)
+        of_several = isinstance(origin, FunctionResult) and origin.by == "max" and len(origin.of) == 2
+        return of_several or (isinstance(origin, LayerOutput) and not origin.in_time)
 
     def _timesteps_of(self, of: Any) -> int:
         """Of how many timesteps something is, 0 where that is not known."""

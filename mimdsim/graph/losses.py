@@ -50,8 +50,8 @@ class Loss:
     timesteps.
     mean_squared_error: of spike counts, whose targets are the shares `correct_rate` and `incorrect_rate` of the
     timesteps, divided by the number of timesteps (snnTorch, mse_count_loss); of reading 'mean' of their share of the
-    timesteps. neurons_per_class: adjacent output neurons
-    whose readings are added up (population code). burn_in: so many timesteps at the start are not read.
+    timesteps. neurons_per_class: adjacent output neurons whose readings are added up (population code). burn_in: so
+    many timesteps at the start are not read.
     firing_strength: weight of the squared distance between each hidden layer's share of spikes and `firing_target`.
     Raises MappingError for an unknown choice.
     """
@@ -155,11 +155,13 @@ def add_scores(build: GraphBuilder, loss: Loss, output: Output) -> str:
 def _add_late(build: GraphBuilder, loss: Loss, output: Output) -> Output:
     """The output that is read; of lists of spikes all timesteps, which are counted from the first on that is read.
     Raises MappingError where nothing is left."""
+    if loss.reading == "last":
+        return output
     if loss.burn_in >= output.timesteps:
         raise MappingError(
             f"training.burn_in = {loss.burn_in} leaves none of {output.timesteps} timesteps to read: choose less"
         )
-    if output.spiking or not loss.burn_in or loss.reading == "last":
+    if output.spiking or not loss.burn_in:
         return output
     return replace(output, name=_late(build, loss, output.layer, output.name))
 

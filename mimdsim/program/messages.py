@@ -59,8 +59,8 @@ def all_messages(program: Program, exchange: Exchange) -> tuple[Messages, float]
     sent, received = exchange.column("bytes_sent"), exchange.column("bytes_received")
     senders, readers = wide(exchange.tiles[sent > 0]), wide(exchange.tiles[received > 0])
     if 2 * received.sum() < sent.sum() * min(len(readers), per_chip):
-        pieces = int(exchange.column("fragments_received").sum())
-        return _evenly(senders, sent[sent > 0], readers, received[received > 0], pieces, per_chip), 1.0
+        pieces = exchange.column("fragments_sent")[sent > 0]
+        return _evenly(senders, sent[sent > 0], pieces, readers, received[received > 0], per_chip), 1.0
     stride = max(1, -(-len(senders) * min(len(readers), per_chip) // MOST_PAIRS))
     sender, chip = senders[::stride], readers // per_chip
     begin, end = (np.searchsorted(chip, sender // per_chip, side=side) for side in ("left", "right"))
@@ -71,22 +71,25 @@ def all_messages(program: Program, exchange: Exchange) -> tuple[Messages, float]
 
 
 def _evenly(
-    senders: np.ndarray, sent: np.ndarray, readers: np.ndarray, received: np.ndarray, pieces: int, per_chip: int
+    senders: np.ndarray, sent: np.ndarray, pieces: np.ndarray, readers: np.ndarray, received: np.ndarray, per_chip: int
 ) -> Messages:
-    """Messages to one reader each, as many for every sender: about the pieces of the phase."""
-    each = max(min(pieces, MOST_PAIRS) // len(senders), 1)
-    reader = np.zeros((len(senders), each), np.int64)
-    for chip in distinct(senders // per_chip):
+    """Messages to one reader each, about as many of every sender as it sends pieces to its chip."""
+    found = [np.zeros((3, 0), np.int64)]
+    share = min(1.0, MOST_PAIRS / pieces.sum())
+    for chip in distinct(readers // per_chip):
         mine, its = senders // per_chip == chip, readers // per_chip == chip
-        ends = np.cumsum(received[its], dtype=np.float64)
-        place = np.arange(mine.sum() * each) * GOLDEN % 1.0 * ends[-1]
-        at = np.minimum(np.searchsorted(ends, place, side="right"), len(ends) - 1)
-        reader[mine] = readers[its][at].reshape(-1, each)
-    size_bytes = np.ceil(sent * (received.sum() / sent.sum() / each)).astype(np.int64)
-    first = np.arange(reader.size + 1)
-    return Messages(
-        sender=np.repeat(senders, each), size_bytes=np.repeat(size_bytes, each), first=first, reader=reader.reshape(-1)
-    )
+        if not mine.any():
+            continue
+        count = np.maximum(pieces[mine] * share, 1).astype(np.int64)
+        ends, near = np.cumsum(received[its], dtype=np.float64), readers[its]
+        at = np.searchsorted(ends, np.arange(count.sum()) * GOLDEN % 1.0 * ends[-1], side="right") % len(ends)
+        sender = np.repeat(senders[mine], count)
+        at = np.where(near[at] == sender, (at + 1) % len(ends), at)
+        times = received[its].sum() / sent[mine].sum()  # as often as it is read
+        size_bytes = np.ceil(np.repeat(sent[mine] * times / count, count))
+        found.append(np.stack([sender, size_bytes.astype(np.int64), near[at]]))
+    sender, size_bytes, reader = np.concatenate(found, axis=1)
+    return Messages(sender=sender, size_bytes=size_bytes, first=np.arange(len(reader) + 1), reader=reader)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

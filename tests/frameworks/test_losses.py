@@ -204,7 +204,7 @@ def test_every_gpu_strategy_does_what_the_interpreter_means(name: str, strategy:
         ({"reading": "softmax", "neurons_per_class": 2}, False, "leave network.neurons_per_class at 1"),
         ({"kind": "mean_squared_error"}, False, 'set network.output = "spikes"'),
         ({"neurons_per_class": 5}, True, "4 neurons are not a whole number of classes of 5"),
-        ({"burn_in": 99}, True, "training.burn_in = 99 leaves none of"),
+        ({"burn_in": 99, "reading": "every"}, True, "training.burn_in = 99 leaves none of"),
     ],
 )
 def test_losses_that_cannot_be_are_refused(changes: dict[str, Any], spiking: bool, message: str) -> None:

@@ -100,6 +100,42 @@ def test_the_highest_may_grow_by_a_timestep_after_another() -> None:
     module, spikes, _ = given(lambda out: torch.maximum(out[-1], out[-2]) + out[-1], reset="none")
     with pytest.raises(DescriptionError, match="neither all of what 'lif2' made nor a reading of it"):
         frameworks.from_torch(module, spikes)
+    others: tuple[Any, ...] = (
+        lambda out: torch.maximum(out[-1], torch.zeros(())),
+        lambda out: torch.max(out[-1], torch.zeros(())),
+        lambda out: torch.maximum(torch.stack(out).sum(0), torch.zeros(())),
+        lambda out: reduce(torch.maximum, out, torch.zeros_like(out[0])),
+    )
+    for of in others:
+        module, spikes, _ = given(of, reset="none")
+        with torch.no_grad():  # with which the highest is above 0
+            module.fc2.weight.abs_()
+        with pytest.raises(DescriptionError, match=r"the output goes through 'max(imum)?'"):
+            frameworks.from_torch(module, spikes)
+
+
+LEFT: dict[str, tuple[Any, int]] = {  # of what the first is read, where nobody fires at first
+    "of a slice of a list": (lambda out: torch.stack(out[2:])[3:].sum(0), 5),
+    "one of a slice": (lambda out: torch.stack(out)[8:][0], -1),
+    "the last of a slice": (lambda out: torch.stack(out)[8:][-1], 0),
+    "several outputs": (lambda out: (torch.stack(out)[5:].sum(0), torch.stack(out)[2:]), 5),
+    "the middle": (lambda out: torch.stack(out)[5:].sum(0) + 0 * out[0], 0),
+}
+
+
+@pytest.mark.parametrize("how", LEFT)
+def test_a_burn_in_is_that_of_what_is_read(how: str) -> None:
+    of, burn_in = LEFT[how]
+    module, spikes, _ = given(of)
+    with torch.no_grad():
+        for layer in (module.fc1, module.fc2):
+            layer.bias.zero_()
+    spikes[:5] = 0.0
+    if burn_in < 0 or how == "the middle":
+        with pytest.raises(DescriptionError, match=r"neither all of what 'lif2' made nor a reading of it|goes through"):
+            frameworks.from_torch(module, spikes)
+    else:
+        assert frameworks.from_torch(module, spikes).training.burn_in == burn_in
 
 
 @pytest.mark.parametrize("loss", ["", "ce_count_loss"])

@@ -192,6 +192,59 @@ def test_a_loop_that_is_called_once_a_timestep_is_told_so() -> None:
         mimdsim.from_torch(Net(), spikes(), timesteps=99)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_drawn_decides_nothing(seed: int) -> None:
+    def hidden(_: Any, sent: Any) -> Any:
+        return sent if torch.randint(0, 2, (1,)).item() else 0.5 * sent
+
+    torch.manual_seed(seed)
+    with pytest.raises(DescriptionError, match="'item' reads random numbers that the module draws"):
+        mimdsim.from_torch(Net(hidden=hidden), spikes())
+
+
+def test_a_module_is_afterwards_what_it_was() -> None:
+    """Though its forward pass keeps a log, returns more each time, or meets layers without sizes."""
+
+    class Logs(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.log: list[Any] = []
+
+        def forward(self, x: Any) -> Any:
+            out = super().forward(x)
+            self.log.append(out.detach())
+            return out, torch.cat(self.log)
+
+    module, drawn = Logs(), torch.get_rng_state()
+    with pytest.warns(UserWarning, match="when it is called again"):
+        mimdsim.from_torch(module, spikes())
+    assert len(module.log) == 1
+    state = torch.get_rng_state()
+    torch.set_rng_state(drawn)
+    spikes()
+    assert torch.equal(torch.get_rng_state(), state)
+    lazy = Net()
+    lazy.fc1 = nn.LazyLinear(HIDDEN)
+    assert mimdsim.from_torch(lazy, spikes()).network.hidden == (HIDDEN,)
+
+
+def _replace(module: Any) -> None:
+    module.lif1.threshold = module.lif1.threshold + 0.5
+
+
+def _resize(module: Any) -> None:
+    module.extra.data = torch.zeros(4)
+
+
+def test_what_is_replaced_is_a_change() -> None:
+    module = Net(_resize)
+    module.extra = nn.Parameter(torch.zeros(2))
+    for each, said in ((module, "changes 'extra'"), (Net(_replace), "changes 'lif1.threshold'")):
+        with pytest.raises(DescriptionError, match=said):
+            mimdsim.from_torch(each, spikes())
+    assert module.extra.shape == (2,)
+
+
 def test_packed_sequences_are_refused_by_name() -> None:
     class Packed(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -281,6 +334,9 @@ def test_squares_of_mean_rates_are_those_of_pytorch() -> None:
     workload = mimdsim.from_torch(module, spikes(), loss={"loss": "mean_squared_error"})
     training = workload.training
     assert (training.loss, training.reading, training.logit_scale) == ("mean_squared_error", "mean", 1.0)
+    for loss in ("mse_count_loss", {"loss": "mean_squared_error", "reading": "sum"}):  # of counts, by name
+        with pytest.raises(DescriptionError, match="of a mean of outputs have no loss here"):
+            mimdsim.from_torch(module, spikes(), loss=loss)
     everything = Net(ends=lambda sent, _: sum(sent) / 3)
     with pytest.raises(DescriptionError, match="of a mean of outputs have no loss here"):
         mimdsim.from_torch(everything, spikes(), loss={"loss": "mean_squared_error"})

@@ -36,6 +36,7 @@ from test_wiring import wirings
 from mimdsim.base.errors import MappingError
 from mimdsim.execution import Executor, WholeTensors
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
+from mimdsim.graph.losses import Loss
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.surrogates import SURROGATES
 
@@ -200,6 +201,13 @@ def test_every_wiring_is_run_as_meant(recurrence: str, delay: int, bias: bool, m
     engine = assert_as_meant(network)
     assert min(np.abs(engine.read(f"gradient.{name}")).max() for name in network.parameters) > 0
     assert engine.activity().dropped["hidden0"] > 0
+
+
+@pytest.mark.parametrize("reading", ["every", "sum", "last"])
+@pytest.mark.parametrize("burn_in", [1, 2, 3, 4])
+def test_a_burn_in_of_lists_leaves_out_whole_timesteps(burn_in: int, reading: str) -> None:
+    """Rows of gradients began at the first timestep, wherever those began that are read."""
+    assert_as_meant(small_network((12, 20, 10, 4), timesteps=5, loss=Loss(reading=reading, burn_in=burn_in)))
 
 
 @pytest.mark.first(6)

@@ -230,5 +230,5 @@ def test_an_unknown_recurrence_or_delay_is_refused_with_the_known_ones() -> None
 def test_a_hidden_layer_that_does_not_spike_is_refused() -> None:
     network = small_network()
     silent = replace(network, layers=(replace(network.layers[0], spiking=False), *network.layers[1:]))
-    with pytest.raises(MappingError, match=r"'hidden0': .* leave spiking = true"):
+    with pytest.raises(MappingError, match=r"'hidden0': .* read its spikes"):
         training_graph(silent)

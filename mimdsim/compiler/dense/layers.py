@@ -383,8 +383,9 @@ def lower_counts_gradient(low: ArrayLowering, op: Operation) -> None:
     shape = (low.network.batch, about.neurons)
     if about.first:
         g = low.with_neurons("g.output.sequence", (low.network.timesteps, *shape), op.layer, "gradients")
-        operands, constants = {"gradient": gradient, "du": g}, {"first": about.first}
-        codelet = losses.GIVE_LAST if about.first == low.network.timesteps - 1 else losses.SPREAD_LATE
+        operands = {"gradient": gradient, "du": g}
+        of_last = about.first == low.network.timesteps - 1
+        codelet, constants = (losses.GIVE_LAST, {}) if of_last else (losses.SPREAD_LATE, {"first": about.first})
         where = low.over_neurons(codelet, op.layer)
         low.compute("hand out gradient", op, *where, operands, constants=constants, named=False)
     else:

@@ -90,11 +90,11 @@ def count_true(first, ids, starts, trues, totals):  # type: ignore[no-untyped-de
 
 @compiled
 def list_gradient(first, ids, starts, gradient, g):  # type: ignore[no-untyped-def]
-    """g[k] = gradient[row, id] for everything listed from place `first` on, 0 before; rows as in `count_true`."""
+    """g[k] = gradient[row, id] for everything listed from place `first` on, 0 before; rows begin there, and repeat."""
     g[: starts[first]] = 0
     for place in range(first, len(starts) - 1):
         for k in range(starts[place], starts[place + 1]):
-            g[k] = gradient[place % len(gradient), ids[k]]
+            g[k] = gradient[(place - first) % len(gradient), ids[k]]
 
 
 @compiled
