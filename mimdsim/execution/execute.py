@@ -436,14 +436,17 @@ class VertexFailure(MappingError):
         of_types = "must be of integer" in str(failure) or "valid indices" in str(failure)  # as numpy says it
         left = (isinstance(failure, IndexError) and not of_types) or written is not None
         frame = users_frame(failure)
-        raised = frame is not None and (frame.line or "").startswith("raise")  # by the codelet itself
-        of_shapes = isinstance(failure, ValueError) and not raised
+        own = frame is not None and "site-packages" not in frame.filename and "raise " in (frame.line or "")
+        of_shapes = isinstance(failure, ValueError) and not own and any(word in str(failure) for word in OF_SHAPES)
         unfit = "does not fit its slices" if of_shapes else f"raised {type(failure).__name__}{_raised_at(failure)}"
         what = "left its slices" if left else unfit
         if written is None and _is_read_only(failure):
             what += " (np.asarray and its like give a field for reading; write to the field itself)"
         why = f"{failure}" if written is None else f"it {written_though_read(written)} ({failure})"
         super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {why}")
+
+
+OF_SHAPES = ("broadcast", "shape", "dimension", "size", "read-only", "readonly", "align", "axes")  # numpy on arrays
 
 
 def _raised_at(failure: Exception) -> str:

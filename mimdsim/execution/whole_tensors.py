@@ -412,23 +412,25 @@ class WholeLoss:
         read = by_timestep[network.loss.burn_in :] if reading == "every" else totals
         return first, self._judge(read, by_timestep.sum(axis=0), labels).reshape(-1, neurons)
 
-    def _after_burn_in(self, gradient: np.ndarray) -> np.ndarray:
+    @staticmethod
+    def _after_burn_in(gradient: np.ndarray, first: int) -> np.ndarray:
         """That of all timesteps."""
-        first = self.network.loss.burn_in
         return np.asarray(OPERATIONS["after_burn_in_gradient"].evaluate(first, gradient)[0]) if first else gradient
 
     def of_potentials(self, u: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Gradient of the potentials [timesteps, batch, neurons], or [1, batch, neurons] if it is that of every
         timestep."""
-        reading, first = self.network.loss.reading, self.network.loss.burn_in
+        reading = self.network.loss.reading
+        first = 0 if reading == "last" else self.network.loss.burn_in
         late = u[first:]
         (read,) = OPERATIONS["read_out"].evaluate("sum" if reading == "every" else reading, late)
         if reading == "every":
-            return self._after_burn_in(self._judge(late, read, labels))
+            return self._after_burn_in(self._judge(late, read, labels), first)
         gradient = self._judge(read, read, labels)
         if reading in ("sum", "mean") and not first:
             return gradient[None] if reading == "sum" else gradient[None] * np.float32(1 / len(u))
-        return self._after_burn_in(np.asarray(OPERATIONS["read_out_gradient"].evaluate(reading, gradient, late)[0]))
+        made = np.asarray(OPERATIONS["read_out_gradient"].evaluate(reading, gradient, late)[0])
+        return self._after_burn_in(made, first)
 
     def _judge(self, read: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Gradient of what is read of the neurons, [batch, neurons] or at every timestep; `scores` are added up."""

@@ -11,7 +11,7 @@ import copy
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -590,7 +590,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     if not _makes_the_same_again(module, steps):
         warnings.warn(
             "the module makes something else of the same example when it is called again: what it keeps from call to "
-            "call begins anew in every training step here",
+            "call begins anew in every training step here, and what it draws outside PyTorch stays as it was",
             UserWarning,
             stacklevel=5,
         )
@@ -638,11 +638,16 @@ def operation_by_operation(module: torch.nn.Module) -> Iterator[None]:
 
 def _as_it_is(module: torch.nn.Module) -> Callable[[], None]:
     """What makes a module again what it is: states that it keeps, running averages, which a forward pass moves."""
-    kept = [(each, each.clone()) for each in module.buffers()]
-    held = [(each, dict(vars(each)), dict(each._buffers), dict(each._parameters)) for each in module.modules()]
+    lazy = torch.nn.parameter.UninitializedBuffer
+    kept = [(each, each.clone()) for each in module.buffers() if not isinstance(each, lazy)]
+    held = [
+        (each, type(each), dict(vars(each)), dict(each._buffers), dict(each._parameters)) for each in module.modules()
+    ]
 
     def restore() -> None:
-        for each, before, *tensors in held:
+        for each, kind, before, *tensors in held:
+            if type(each) is not kind:  # a lazy one, which has sizes now
+                continue
             vars(each).clear()
             vars(each).update(before)
             for own, values in zip((each._buffers, each._parameters), tensors, strict=True):
@@ -652,25 +657,31 @@ def _as_it_is(module: torch.nn.Module) -> Callable[[], None]:
         for buffer, values in kept:
             if buffer.shape == values.shape:
                 buffer.data.copy_(values)
+            elif values.numel():  # else a state that began with the first current
+                buffer.data = values
 
     return restore
 
 
 def _makes_the_same_again(module: torch.nn.Module, steps: list[torch.Tensor]) -> bool:
-    """Whether a second call of a copy makes what the first one makes, where it can be copied, and called without being
-    recorded."""
-    drawn, made = torch.get_rng_state(), list[list[torch.Tensor]]()
+    """Whether a second call makes what the first one makes, of a copy where there can be one, without being recorded;
+    True where it cannot be called so."""
+    restore, drawn, made = _as_it_is(module), torch.get_rng_state(), list[list[torch.Tensor]]()
+    called = module
+    with suppress(Exception):
+        called = copy.deepcopy(module)
     try:
-        copied = copy.deepcopy(module)
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             for _ in range(2):
                 torch.set_rng_state(drawn)
-                reset_states(copied)
-                made.append([each.clone() for step in steps for each in tensors_in(copied(step))])
+                reset_states(called)
+                reset_states(module)  # which functions that the copy holds may call
+                made.append([each.clone() for step in steps for each in tensors_in(called(step))])
     except Exception:
         return True
     finally:
         torch.set_rng_state(drawn)
+        restore()
     same = (
         one.shape == other.shape and torch.allclose(one, other, equal_nan=True)
         for one, other in zip(*made, strict=False)

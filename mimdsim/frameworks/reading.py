@@ -443,8 +443,8 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
 
 
 def _with_burn_in(recorded: Recorded, last: TorchLayer, reads: str) -> Recorded:
-    """With how many timesteps at the start are not in what the module returned of the last layer: in the first of it,
-    or in all where each is a timestep."""
+    """What was recorded, with the number of timesteps at the start that are in nothing that the module returned of the
+    last layer: in the first of several outputs, or in all where each is a timestep."""
     if recorded.reading:  # found with it
         return recorded
     name, timesteps = last.calls.name, len(last.calls.sequence(last.calls.outputs))

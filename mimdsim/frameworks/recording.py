@@ -251,11 +251,14 @@ class Recorder(ProductRecorder):
             return self.mark(made, voted)
         number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if number and name in DIVIDES else name
-        if name in HIGHEST and len(args) == 2 and isinstance(args[1], torch.Tensor):
-            by = "max" if all(map(self._is_highest, args)) else "maximum"
+        given = [*tensors_in([args, kwargs])]
+        if name in HIGHEST and len(given) == 2:
+            known_all = all(self.origin(each) is not None or bool((each == -np.inf).all()) for each in given)
+            by = "max" if known_all else "maximum"
         divisor = (1 / number if name in MASKS else number) if number > 0 else 1.0
         times = self._times(by, args, made, divisor) if by in MASKS | DIVIDES and not kwargs else None
-        self.mark(made, times or self._unread(by, *dict.fromkeys(known), divisor=divisor))
+        several = {(each, getattr(each, "entry", None)): each for each in known}  # entries of one are others
+        self.mark(made, times or self._unread(by, *several.values(), divisor=divisor))
 
     def _draw(self, name: str, known: list[Origin], made: Any, masks: bool = False) -> None:
         """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too. masks:
@@ -267,7 +270,8 @@ class Recorder(ProductRecorder):
             )
         for each in tensors_in(made):
             varied = bool((each != each.flatten()[0]).any()) if each.numel() > 1 else bool(each.any())
-            if masks or varied or name in DRAWS or each.dtype == torch.bool:  # else it was multiplied by 0
+            one = name in DRAWS and (each.numel() == 1 or not each.is_floating_point())
+            if masks or varied or one or each.dtype == torch.bool:  # else it was multiplied by 0
                 self._drawn.add(id(each))
                 self._held.append(each)
 
@@ -377,7 +381,8 @@ class Recorder(ProductRecorder):
             if (_are_spikes(sent) or isinstance(sent, Made)) and (first := first_column(part, whole)) is not None:
                 self.mark(part, sliced(of, first, whole.shape[-1]))
                 continue
-            if isinstance(of, Late) and (entry := entry_of(part, whole)):
+            entry = entry_of(part, whole) if isinstance(of, Late) and part.ndim < whole.ndim else None
+            if entry and entry[1] == self._timesteps_of(of):
                 self.mark(part, timestep_of(of, *entry))
                 continue
             over_time = isinstance(of, FunctionResult) or (is_in_time(of) and not isinstance(of, Input))
@@ -399,12 +404,6 @@ class Recorder(ProductRecorder):
                 taken = share_of(of, part, whole) or self._unread("a slice", of)
             self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
-
-    def _is_highest(self, tensor: torch.Tensor) -> bool:
-        """Whether it is what a layer sent in one timestep, or the highest of several of these."""
-        origin = self.origin(tensor)
-        of_several = isinstance(origin, FunctionResult) and origin.by == "max" and len(origin.of) == 2
-        return of_several or (isinstance(origin, LayerOutput) and not origin.in_time)
 
     def _timesteps_of(self, of: Any) -> int:
         """Of how many timesteps something is, 0 where that is not known."""

@@ -59,8 +59,8 @@ def all_messages(program: Program, exchange: Exchange) -> tuple[Messages, float]
     sent, received = exchange.column("bytes_sent"), exchange.column("bytes_received")
     senders, readers = wide(exchange.tiles[sent > 0]), wide(exchange.tiles[received > 0])
     if 2 * received.sum() < sent.sum() * min(len(readers), per_chip):
-        pieces = exchange.column("fragments_sent")[sent > 0]
-        return _evenly(senders, sent[sent > 0], pieces, readers, received[received > 0], per_chip), 1.0
+        pieces = exchange.column("fragments_sent")[sent > 0], exchange.column("fragments_received")[received > 0]
+        return _evenly(senders, sent[sent > 0], readers, received[received > 0], pieces, per_chip), 1.0
     stride = max(1, -(-len(senders) * min(len(readers), per_chip) // MOST_PAIRS))
     sender, chip = senders[::stride], readers // per_chip
     begin, end = (np.searchsorted(chip, sender // per_chip, side=side) for side in ("left", "right"))
@@ -71,16 +71,23 @@ def all_messages(program: Program, exchange: Exchange) -> tuple[Messages, float]
 
 
 def _evenly(
-    senders: np.ndarray, sent: np.ndarray, pieces: np.ndarray, readers: np.ndarray, received: np.ndarray, per_chip: int
+    senders: np.ndarray,
+    sent: np.ndarray,
+    readers: np.ndarray,
+    received: np.ndarray,
+    pieces: tuple[np.ndarray, np.ndarray],
+    per_chip: int,
 ) -> Messages:
-    """Messages to one reader each, about as many of every sender as it sends pieces to its chip."""
+    """Messages to one reader each, about as many of every sender as there are readings of its pieces. pieces: sent and
+    received."""
     found = [np.zeros((3, 0), np.int64)]
-    share = min(1.0, MOST_PAIRS / pieces.sum())
+    share = min(1.0, MOST_PAIRS / pieces[1].sum())
     for chip in distinct(readers // per_chip):
         mine, its = senders // per_chip == chip, readers // per_chip == chip
         if not mine.any():
             continue
-        count = np.maximum(pieces[mine] * share, 1).astype(np.int64)
+        each = share * pieces[1][its].sum() / pieces[0][mine].sum()
+        count = np.maximum(pieces[0][mine] * each, 1).astype(np.int64)
         ends, near = np.cumsum(received[its], dtype=np.float64), readers[its]
         at = np.searchsorted(ends, np.arange(count.sum()) * GOLDEN % 1.0 * ends[-1], side="right") % len(ends)
         sender = np.repeat(senders[mine], count)
@@ -88,7 +95,8 @@ def _evenly(
         times = received[its].sum() / sent[mine].sum()  # as often as it is read
         size_bytes = np.ceil(np.repeat(sent[mine] * times / count, count))
         found.append(np.stack([sender, size_bytes.astype(np.int64), near[at]]))
-    sender, size_bytes, reader = np.concatenate(found, axis=1)
+    every = np.concatenate(found, axis=1)
+    sender, size_bytes, reader = every[:, every[0] != every[2]]
     return Messages(sender=sender, size_bytes=size_bytes, first=np.arange(len(reader) + 1), reader=reader)
 
 

@@ -100,7 +100,16 @@ def test_the_highest_may_grow_by_a_timestep_after_another() -> None:
     module, spikes, _ = given(lambda out: torch.maximum(out[-1], out[-2]) + out[-1], reset="none")
     with pytest.raises(DescriptionError, match="neither all of what 'lif2' made nor a reading of it"):
         frameworks.from_torch(module, spikes)
+    grown: tuple[Any, ...] = (
+        lambda out: reduce(torch.max, out),
+        lambda out: reduce(torch.max, out, torch.full_like(out[0], -torch.inf)),
+        lambda out: torch.max(torch.stack(out[:5]).amax(0), torch.stack(out[5:]).amax(0)),
+    )
+    for of in grown:
+        training = frameworks.from_torch(*given(of, reset="none")[:2]).training
+        assert (training.reading, training.burn_in) == ("max", 0)
     others: tuple[Any, ...] = (
+        lambda out: torch.max(out[-1], other=torch.zeros(())),
         lambda out: torch.maximum(out[-1], torch.zeros(())),
         lambda out: torch.max(out[-1], torch.zeros(())),
         lambda out: torch.maximum(torch.stack(out).sum(0), torch.zeros(())),

@@ -228,6 +228,38 @@ def test_a_module_is_afterwards_what_it_was() -> None:
     assert mimdsim.from_torch(lazy, spikes()).network.hidden == (HIDDEN,)
 
 
+def test_a_module_that_is_wrapped_or_cannot_be_copied_is_left_as_it_was() -> None:
+    module = Net()
+    module.norm = nn.BatchNorm1d(HIDDEN)
+    module.hidden = lambda own, sent: own.norm(sent)
+    inner, module.kept = module.forward, None
+
+    def keeps(x: Any) -> Any:
+        out = inner(x)
+        return out
+
+    module.forward = keeps
+    before = {name: each.clone() for name, each in module.state_dict().items()}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*when it is called again")
+        mimdsim.from_torch(module, spikes())
+    for name, each in module.state_dict().items():
+        assert torch.equal(each, before[name]), name
+
+    class Sums(Net):
+        def forward(self, x: Any) -> Any:
+            out = super().forward(x)
+            self.seen = getattr(self, "seen", 0.0) + out.sum()
+            return out, self.seen
+
+    adds = Sums()
+    adds(spikes())  # now with a state that cannot be copied
+    seen = adds.seen
+    with pytest.warns(UserWarning, match="when it is called again"):
+        mimdsim.from_torch(adds, spikes())
+    assert adds.seen is seen
+
+
 def _replace(module: Any) -> None:
     module.lif1.threshold = module.lif1.threshold + 0.5
 

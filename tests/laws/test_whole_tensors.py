@@ -207,7 +207,16 @@ def test_every_wiring_is_run_as_meant(recurrence: str, delay: int, bias: bool, m
 @pytest.mark.parametrize("burn_in", [1, 2, 3, 4])
 def test_a_burn_in_of_lists_leaves_out_whole_timesteps(burn_in: int, reading: str) -> None:
     """Rows of gradients began at the first timestep, wherever those began that are read."""
-    assert_as_meant(small_network((12, 20, 10, 4), timesteps=5, loss=Loss(reading=reading, burn_in=burn_in)))
+    network = small_network((12, 20, 10, 4), timesteps=5, loss=Loss(reading=reading, burn_in=burn_in))
+    assert_as_meant(network)
+    *hidden, output = network.layers
+    assert_as_meant(replace(network, layers=(*hidden, replace(output, spiking=False))))
+
+
+def test_the_last_timestep_is_read_whatever_the_burn_in() -> None:
+    network = small_network((12, 20, 10, 4), timesteps=5, loss=Loss(reading="last", burn_in=5))
+    *hidden, output = network.layers
+    assert_as_meant(replace(network, layers=(*hidden, replace(output, spiking=False))))
 
 
 @pytest.mark.first(6)

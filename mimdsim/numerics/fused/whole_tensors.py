@@ -90,7 +90,8 @@ def count_true(first, ids, starts, trues, totals):  # type: ignore[no-untyped-de
 
 @compiled
 def list_gradient(first, ids, starts, gradient, g):  # type: ignore[no-untyped-def]
-    """g[k] = gradient[row, id] for everything listed from place `first` on, 0 before; rows begin there, and repeat."""
+    """g[k] = gradient[row, id] for everything listed from place `first` on, 0 before; row: places from there on, modulo
+    the number of rows."""
     g[: starts[first]] = 0
     for place in range(first, len(starts) - 1):
         for k in range(starts[place], starts[place + 1]):
