@@ -635,7 +635,7 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
         of_it = (each for each in recorded.unread if any(isinstance(of, (LayerOutput, Made)) for of in each.of))
         made = next((f", but what '{each.by.strip('_')}' made of it" for each in of_it), "")
         ends = (each for each in each_in((FunctionResult, *THROUGH), *recorded.returned) if isinstance(each, Product))
-        if end := next(ends, None):
+        if not made and (end := next(ends, None)):
             made = f", but the product of '{end.weight}' with {_describe(end.of)}; products of spikes are read"
         raise refusal(f"the module does not return what its last layer, '{last.calls.name}', sent{made}")
     mixed = sorted({name for name, _ in sources_in(found[0])} - {last.calls.name})

@@ -173,7 +173,7 @@ def _reset_first() -> Any:
 NAMED: dict[str, tuple[Callable[[], Any], str]] = {
     "a norm": (lambda: _Cell(lambda made, sent: made.norm(sent[-1])), "of 'out.weight' with what 'norm' made"),
     "attention": (
-        lambda: _Cell(lambda _, sent: (torch.softmax(sent, 0) * sent).sum(0)), "of 'out.weight' with what '",
+        lambda: _Cell(lambda _, sent: (torch.softmax(sent, 0) * sent).sum(0)), "sent, but what 'softmax' made of it",
     ),
     "two outputs": (_TwoHeads, r"leads to nothing that 'lif[23]' gets, whose output is read; nearest: "),
     "products of gates": (_reset_first, "read 'new.weight' apart from 'gates.weight'"),
