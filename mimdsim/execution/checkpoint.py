@@ -33,7 +33,7 @@ UNKNOWN_CODE = "unknown"  # of a checkpoint that was written before code was rec
 CURVES = ("train", "validation", "test")
 MAX_TEXT_BYTES = 1 << 20
 MAX_TRAINING_STEPS = 1 << 27
-DAMAGE = (RuntimeError, ValueError, OverflowError, KeyError, TypeError, AttributeError, MemoryError)
+DAMAGE = (OSError, RuntimeError, ValueError, OverflowError, KeyError, TypeError, AttributeError, MemoryError)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.base.errors import MappingError, near, users_frame
+from mimdsim.base.errors import PACKAGE, MappingError, near, users_frame
 from mimdsim.base.shown import Shown
 from mimdsim.execution.bounds_checked_array import written_though_read
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
@@ -436,9 +436,11 @@ class VertexFailure(MappingError):
         of_types = "must be of integer" in str(failure) or "valid indices" in str(failure)  # as numpy says it
         left = (isinstance(failure, IndexError) and not of_types) or written is not None
         frame = users_frame(failure)
-        own = frame is not None and "site-packages" not in frame.filename and "raise " in (frame.line or "")
+        theirs = frame if frame is not None and not Path(frame.filename).is_relative_to(PACKAGE) else None
+        own = theirs is not None and "site-packages" not in theirs.filename and "raise " in (theirs.line or "")
         of_shapes = isinstance(failure, ValueError) and not own and any(word in str(failure) for word in OF_SHAPES)
-        unfit = "does not fit its slices" if of_shapes else f"raised {type(failure).__name__}{_raised_at(failure)}"
+        at = f" in line {theirs.lineno} of {Path(theirs.filename).name}" if theirs else ""
+        unfit = "does not fit its slices" if of_shapes else f"raised {type(failure).__name__}{at}"
         what = "left its slices" if left else unfit
         if written is None and _is_read_only(failure):
             what += " (np.asarray and its like give a field for reading; write to the field itself)"
@@ -447,13 +449,6 @@ class VertexFailure(MappingError):
 
 
 OF_SHAPES = ("broadcast", "shape", "dimension", "size", "read-only", "readonly", "align", "axes")  # numpy on arrays
-
-
-def _raised_at(failure: Exception) -> str:
-    """Where the user's code raised it."""
-    frame = users_frame(failure)
-    own = frame is None or Path(frame.filename).is_relative_to(Path(__file__).parents[1])
-    return "" if own or frame is None else f" in line {frame.lineno} of {Path(frame.filename).name}"
 
 
 def _is_read_only(failure: Exception) -> bool:

@@ -170,7 +170,10 @@ class Recorder(ProductRecorder):
         """given: the arguments; args: as they were, of functions in place."""
         known = [origin for tensor in tensors_in([args, kwargs]) if (origin := self.origin(tensor)) is not None]
         name = getattr(func, "__name__", str(func))
-        masks = func in DROPOUTS and not known and bool(made.any()) and _leaves_out(*args, **kwargs)
+        options: dict[str, Any] = {"p": 0.5, "training": True, "inplace": False} | kwargs
+        options |= zip(("p", "training", "inplace"), args[1:] if func in DROPOUTS else (), strict=False)
+        leaves_out = func in DROPOUTS and options["training"] and options["p"] > 0
+        masks = leaves_out and not known and bool(made.any())
         if masks or name in DRAWS or not self._drawn.isdisjoint(map(id, tensors_in([args, kwargs]))):
             return self._draw(name, known, made, masks)
         if name == "__bool__" and any(not isinstance(each, (Parameter, Part)) for each in known):
@@ -188,11 +191,9 @@ class Recorder(ProductRecorder):
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         if func in DROPOUTS:
             self._with_gradients(f"'{name}' runs", args[0])
-            options = {"p": 0.5, "training": True, "inplace": False} | kwargs
-            options |= zip(("p", "training", "inplace"), args[1:], strict=False)
             if DROPOUTS[func] == "plane" and args[0].ndim not in (3, 4):
                 raise refusal(f"'{name}' reads {list(args[0].shape)}; nearest: [samples, channels, height, width]")
-            left = dropped(known[0], options["p"] if options["training"] else 0.0, "timestep", DROPOUTS[func])
+            left = dropped(known[0], options["p"] if leaves_out else 0.0, "timestep", DROPOUTS[func])
             return self.mark([made, given[0]] if options["inplace"] else made, left)
         if name in OF_SHAPES and len(known) == 1:
             return
@@ -480,10 +481,6 @@ def _check_tied(module: torch.nn.Module) -> None:
             owner, name = first.setdefault(id(parameter), (path, f"{path}.{role}".lstrip(".")))
             if not f"{path}.".startswith(f"{owner}."):  # as a part of it, which snnTorch's V is
                 raise refusal(f"'{path}.{role}' is '{name}' as well; nearest: weights of its own for each layer")
-
-
-def _leaves_out(_: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> bool:
-    return training and p > 0
 
 
 def _is_plain_softplus(beta: float = 1.0, threshold: float = 20.0) -> bool:
