@@ -133,18 +133,33 @@ SOFTMAX_SUM_GRADIENT = on_loops(
     extents={"timesteps": Length("u", 0), "classes": Length("u", 2)},
 )
 
+OF_A_SQUARE = Mix(load=1, compare=2, add=1, multiply=2, store=1, loop=1)
 SQUARED_ERROR = replace(
     CROSS_ENTROPY,
     name="SquaredError",
     constants=("correct", "incorrect", "divisor"),
     compute=numerics.squared_error,
     cost=cpp_cost(
-        {"classes": Mix(load=1, compare=2, add=1, multiply=2, store=1, loop=1)},
+        {"classes": OF_A_SQUARE},
         "one pass over the classes: load, compare, select, subtract, square and add, scale, store, loop",
         unpacked=(4, 4),
         kind="assumed",
     ),
     flops=terms_of({"classes": 4}),
+    code_bytes=320,
+)
+SQUARED_ERROR_BY_TIMESTEP = replace(
+    CROSS_ENTROPY_BY_TIMESTEP,
+    name="SquaredErrorByTimestep",
+    constants=SQUARED_ERROR.constants,
+    compute=numerics.squared_error,
+    cost=cpp_cost(
+        {"timesteps classes": OF_A_SQUARE, "timesteps": 4},
+        "the squared error of one row, for every timestep",
+        unpacked=(4, 4),
+        kind="assumed",
+    ),
+    flops=terms_of({"timesteps classes": 4}),
     code_bytes=320,
 )
 

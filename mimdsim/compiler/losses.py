@@ -12,7 +12,7 @@ from mimdsim.codelets.elementwise import on_rows
 from mimdsim.compiler.context import Lowering, Rules, together
 from mimdsim.compiler.sparse.spikes import gradient_chips
 from mimdsim.graph import Operation
-from mimdsim.graph.losses import CountTargets
+from mimdsim.graph.losses import Targets
 from mimdsim.graph.names import SCORES
 from mimdsim.program import Codelet, Copy, TileMapping
 
@@ -68,8 +68,9 @@ def lower_loss(low: Lowering, loss: Operation, gradient: Operation) -> None:
     low.outputs[loss.outputs[0]] = losses
     low.storage[gradient.outputs[0]] = (d_counts,)
     about = loss.attributes
-    if isinstance(about, CountTargets):
-        codelet, stage = codelets.SQUARED_ERROR, "squared error"
+    if isinstance(about, Targets):
+        codelet = codelets.SQUARED_ERROR_BY_TIMESTEP if by_timestep else codelets.SQUARED_ERROR
+        stage = "squared error"
         constants = {name: float(getattr(about, name)) for name in ("correct", "incorrect", "divisor")}
     else:
         codelet = codelets.CROSS_ENTROPY_BY_TIMESTEP if by_timestep else codelets.CROSS_ENTROPY

@@ -20,7 +20,7 @@ from mimdsim.execution.whole_tensor_dense import DenseLayer
 from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, WholeLayer, layer_of
 from mimdsim.execution.whole_tensor_values import Tensor, in_blocks
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
-from mimdsim.graph.losses import CountTargets
+from mimdsim.graph.losses import Targets
 from mimdsim.graph.names import (
     INPUT,
     LABELS,
@@ -438,7 +438,7 @@ class WholeLoss:
         (self.scores,) = OPERATIONS["pool_classes"].evaluate(each, scores)
         pooled = np.ascontiguousarray(OPERATIONS["pool_classes"].evaluate(each, read)[0])
         gradient, about = np.zeros(pooled.shape, np.float32), self._about
-        if isinstance(about, CountTargets):
+        if isinstance(about, Targets):
             targets = float(about.correct), float(about.incorrect), float(about.divisor)
             losses.squared_error(pooled, labels, self.losses, gradient, samples, *targets)
         else:

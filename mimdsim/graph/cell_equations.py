@@ -229,16 +229,17 @@ def cell_from_equations(
     parameters: Mapping[str, float],
     learned: Mapping[str, float],
     shared: Sequence[str] = (),
+    recurrent_of: str = OUTPUT,
 ) -> CellModel:
     """A cell of the equations; learned: parameters of which every neuron trains its own, and where they start; shared:
-    those of them that are one number for the layer.
+    those of them that are one number for the layer; recurrent_of: the equation of what `R` sums over, a timestep later.
 
     Raises MappingError, naming the equation, for what cannot be read and for names that nothing has.
     """
     equations = equations_of(tuple(texts))
     names, made, used = [each.name for each in equations], set[str](), set[str]()
     sums: dict[str, set[int]] = {"I": set(), "R": set()}
-    states: list[str] = []
+    states = [recurrent_of] if recurrent_of in names and recurrent_of != OUTPUT else []
     for each in equations:
         for read, before in each.reads():
             if before:
@@ -254,6 +255,12 @@ def cell_from_equations(
                 known = suggest(read, [*made, *parameters, *learned])
                 raise MappingError(f"equation '{each.name}' reads '{read}' {late}{known if read not in names else ''}")
         made.add(each.name)
+    if recurrent_of not in names:
+        raise MappingError(
+            f"recurrent_of names '{recurrent_of}', of which there is no equation{suggest(recurrent_of, names)}"
+        )
+    if recurrent_of != OUTPUT and not sums["R"]:
+        raise MappingError(f"recurrent_of = '{recurrent_of}', and no equation reads R, a sum over it: leave it out")
     gates = max([1, *sums["I"], *sums["R"]])
     if not sums["I"] or (unread := [at for at in range(1, gates + 1) if at not in sums["I"] | sums["R"]]):
         raise MappingError(
@@ -275,6 +282,7 @@ def cell_from_equations(
         equation="; ".join(texts),
         source="the workload's own equations",
         recurrent=bool(sums["R"]),
+        recurrent_of=recurrent_of,
         states=tuple(states),
         parameters=tuple(about),
         rows=tuple(learned),

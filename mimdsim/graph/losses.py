@@ -50,8 +50,9 @@ class Loss:
     timesteps.
     mean_squared_error: of spike counts, whose targets are the shares `correct_rate` and `incorrect_rate` of the
     timesteps, divided by the number of timesteps (snnTorch, mse_count_loss); of reading 'mean' of their share of the
-    timesteps. neurons_per_class: adjacent output neurons whose readings are added up (population code). burn_in: so
-    many timesteps at the start are not read.
+    timesteps; of potentials, which are to be `correct_rate` and `incorrect_rate` themselves (of reading 'every' with a
+    mean over the timesteps: snnTorch, mse_membrane_loss). neurons_per_class: adjacent output neurons whose readings are
+    added up (population code). burn_in: so many timesteps at the start are not read.
     firing_strength: weight of the squared distance between each hidden layer's share of spikes and `firing_target`.
     Raises MappingError for an unknown choice.
     """
@@ -72,11 +73,6 @@ class Loss:
         if self.reading not in POTENTIAL_READINGS:
             hint = suggest(self.reading, POTENTIAL_READINGS)
             raise MappingError(f"training.reading = {self.reading!r} is not a valid choice{hint}")
-        if self.kind == "mean_squared_error" and self.reading not in ("sum", "mean"):
-            raise MappingError(
-                f'training.loss = \'mean_squared_error\' needs spike counts: set training.reading = "sum", or "mean" '
-                f"for their share of the timesteps (given: {self.reading!r})"
-            )
 
     def first_of(self, timesteps: int) -> int:
         """The first of so many timesteps that is read."""
@@ -89,7 +85,9 @@ class Loss:
                 f"layer '{layer}': {neurons} neurons are not a whole number of classes of {self.neurons_per_class}: "
                 "change network.neurons_per_class"
             )
-        if spiking and self.reading not in SPIKE_READINGS and self.kind != "mean_squared_error":
+        if self.kind == "mean_squared_error":
+            self._check_squares(spiking)
+        elif spiking and self.reading not in SPIKE_READINGS:
             raise MappingError(
                 f'training.reading = {self.reading!r} reads membrane potentials: set network.output = "membrane", or '
                 f"read spikes as {' or '.join(SPIKE_READINGS)}"
@@ -98,8 +96,22 @@ class Loss:
             raise MappingError(
                 "training.reading = 'softmax' is over classes of one neuron each: leave network.neurons_per_class at 1"
             )
-        if not spiking and self.kind == "mean_squared_error":
-            raise MappingError("training.loss = 'mean_squared_error' counts spikes: set network.output = \"spikes\"")
+
+    def _check_squares(self, spiking: bool) -> None:
+        problem = "training.loss = 'mean_squared_error' "
+        if self.reading == "softmax":
+            raise MappingError(problem + 'reads no softmax: set training.reading = "sum"')
+        if not spiking:
+            return
+        if self.reading not in ("sum", "mean"):
+            raise MappingError(
+                problem
+                + 'needs spike counts: set training.reading = "sum", or "mean" for their share of the timesteps '
+                f'(given: {self.reading!r}), or network.output = "membrane" for squares of potentials'
+            )
+        for key in ("correct_rate", "incorrect_rate"):
+            if not 0 <= (rate := getattr(self, key)) <= 1:
+                raise MappingError(f"training.{key} = {rate:g} is no share of timesteps: give a number from 0 to 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +123,9 @@ class Logits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountTargets:
-    """The target spike counts, and the number that the mean of the squares is divided by."""
+class Targets:
+    """What counts or potentials are to be, and the number that the mean of the squares is divided by; of squares of
+    every timestep, that of a timestep."""
 
     correct: float
     incorrect: float
@@ -203,13 +216,12 @@ def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float
     timesteps = output.timesteps - loss.burn_in
     about: Any = Logits(scale=logit_scale, weight=1 / timesteps if averaged else 1.0)
     if loss.kind == "mean_squared_error":
-        counts = loss.reading == "sum"
-        shares = (exact_product(timesteps, rate, pool) for rate in (loss.correct_rate, loss.incorrect_rate))
+        counts, turns = output.spiking and loss.reading == "sum", timesteps if output.spiking else 1
+        shares = (exact_product(turns, rate, pool) for rate in (loss.correct_rate, loss.incorrect_rate))
         # whole spikes that fit into the share, as the frameworks count them
         correct, incorrect = (float(math.floor(each) if counts else each) for each in shares)
-        about = CountTargets(
-            correct=correct, incorrect=incorrect, divisor=float(timesteps if counts else (timesteps * pool) ** 2)
-        )
+        divisor = timesteps if counts else (turns * pool) ** 2 * (timesteps if averaged else 1)
+        about = Targets(correct=correct, incorrect=incorrect, divisor=float(divisor))
     build.one(loss.kind, (read, names.LABELS), names.LOSS, layer=output.layer, attributes=about)
 
 
@@ -369,18 +381,21 @@ def _cross_entropy_gradient(logits: Logits, scores: np.ndarray, labels: np.ndarr
     return (gradient * (logits.weight * logits.scale / labels.size),)
 
 
-def _deviation(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    wanted = np.full(counts.shape, targets.incorrect, counts.dtype)
-    wanted[np.arange(labels.size), labels] = targets.correct
-    return counts - wanted
+def _deviation(targets: Targets, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    wanted = np.full(scores.shape, targets.incorrect, scores.dtype)
+    wanted[..., np.arange(labels.size), labels] = targets.correct
+    return scores - wanted
 
 
-def _squared_error(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
-    return ((_deviation(targets, counts, labels) ** 2).mean() / targets.divisor,)
+def _squared_error(targets: Targets, scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
+    """Mean over samples and classes; of scores [timesteps, batch, classes] summed over the timesteps."""
+    squares = (_deviation(targets, scores, labels) ** 2).sum()
+    return (squares / (labels.size * scores.shape[-1] * targets.divisor),)
 
 
-def _squared_error_gradient(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
-    return (_deviation(targets, counts, labels) * (2.0 / (counts.size * targets.divisor)),)
+def _squared_error_gradient(targets: Targets, scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
+    factor = 2.0 / (labels.size * scores.shape[-1] * targets.divisor)
+    return (_deviation(targets, scores, labels) * factor,)
 
 
 def _share(target: FiringTarget, spikes: Any) -> tuple[float, int]:

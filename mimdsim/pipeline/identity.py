@@ -32,7 +32,12 @@ KEYS_SINCE: dict[str, tuple[str, ...]] = {
     ),
 }  # that 0.1.0 did not have, by section, all with defaults
 # of parts of `network` that came later themselves
-PARTS_SINCE = (("convolutions", "groups", 1), ("convolutions", "own_kernel", None), ("weight_functions", "factor", 1))
+PARTS_SINCE = (
+    ("convolutions", "groups", 1),
+    ("convolutions", "own_kernel", None),
+    ("weight_functions", "factor", 1),
+    ("cells", "recurrent_of", "output"),
+)
 
 
 def config_digest(workload: Workload, *machines: Machine) -> str:

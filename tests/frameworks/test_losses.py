@@ -54,6 +54,16 @@ CASES: dict[str, tuple[Loss, bool]] = {
     "potential every": (Loss(reading="every"), False),
     "potential population": (Loss(reading="max", neurons_per_class=2), False),
     "potential population at every timestep": (Loss(reading="every", neurons_per_class=2), False),
+    "potential squares at every timestep": (
+        Loss(kind="mean_squared_error", reading="every", over_timesteps="mean", correct_rate=1.05, incorrect_rate=0.2),
+        False,
+    ),
+    "late potential squares added up": (Loss(kind="mean_squared_error", reading="every", burn_in=2), False),
+    "potential squares of a population": (Loss(kind="mean_squared_error", reading="mean", neurons_per_class=2), False),
+    "late potential squares of the highest": (
+        Loss(kind="mean_squared_error", reading="max", burn_in=1, correct_rate=3.0),
+        False,
+    ),
     "potential firing": (Loss(reading="max", firing_target=0.2, firing_strength=5.0), False),
 }
 NAMES = sorted(CASES)
@@ -79,7 +89,14 @@ def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str,
     pooled = output.reshape(*output.shape[:2], network.classes, loss.neurons_per_class)
     labels = torch.tensor(given.labels, dtype=torch.long)
     scale = network.logit_scale
-    if loss.kind == "mean_squared_error":
+    if loss.kind == "mean_squared_error" and not network.layers[-1].spiking:
+        read = {"mean": output.mean(0), "max": output.max(0).values, "every": output}[loss.reading]
+        classes = read.reshape(*read.shape[:-1], network.classes, loss.neurons_per_class).mean(-1)
+        hot = functional.one_hot(labels, network.classes).to(classes.dtype)
+        wanted = loss.correct_rate * hot + loss.incorrect_rate * (1 - hot)
+        turns = len(output) if (loss.reading, loss.over_timesteps) == ("every", "sum") else 1
+        total = turns * ((classes - wanted) ** 2).mean()
+    elif loss.kind == "mean_squared_error":
         counts = pooled.sum(dim=(0, 3))
         each = len(output) * loss.neurons_per_class
         rates = loss.reading == "mean"
@@ -202,7 +219,9 @@ def test_every_gpu_strategy_does_what_the_interpreter_means(name: str, strategy:
         ({"kind": "mean_squared_error", "reading": "last"}, True, 'set training.reading = "sum"'),
         ({"reading": "max"}, True, 'set network.output = "membrane"'),
         ({"reading": "softmax", "neurons_per_class": 2}, False, "leave network.neurons_per_class at 1"),
-        ({"kind": "mean_squared_error"}, False, 'set network.output = "spikes"'),
+        ({"kind": "mean_squared_error", "reading": "every"}, True, 'or network.output = "membrane"'),
+        ({"kind": "mean_squared_error", "reading": "softmax"}, False, "reads no softmax"),
+        ({"kind": "mean_squared_error", "incorrect_rate": 1.5}, True, "training.incorrect_rate = 1.5 is no share"),
         ({"neurons_per_class": 5}, True, "4 neurons are not a whole number of classes of 5"),
         ({"burn_in": 99, "reading": "every"}, True, "training.burn_in = 99 leaves none of"),
     ],
@@ -219,6 +238,18 @@ def test_only_the_last_layer_is_read_by_its_potential() -> None:
     hidden, output = network.layers
     with pytest.raises(MappingError, match="layer 'hidden0': only the last layer may be read"):
         training_graph(replace(network, layers=(replace(hidden, spiking=False), output)))
+
+
+@pytest.mark.torch
+def test_squares_of_potentials_are_those_of_snntorch() -> None:
+    torch = pytest.importorskip("torch")
+    functional = pytest.importorskip("snntorch.functional")
+    network = network_of("potential squares at every timestep", spikes="dense")
+    given = given_values(network, 4, dtype=np.float64)
+    _, sent, _ = forward_in_torch(network, given)
+    theirs = functional.mse_membrane_loss(on_target=1.05, off_target=0.2)
+    wanted = theirs(torch.stack(sent[-1]).detach(), torch.tensor(given.labels, dtype=torch.long))
+    assert float(meaning(network, given)["loss"]) == pytest.approx(float(wanted), rel=1e-6)
 
 
 @pytest.mark.torch
@@ -268,8 +299,8 @@ def test_workloads_learn_with_every_loss(changes: dict[str, Any]) -> None:
     [
         ({"training.reading": "max"}, "'max' reads membrane potentials: set network.output = \"membrane\""),
         (
-            {"training.loss": "mean_squared_error", "network.output": "membrane"},
-            "counts spikes: set network.output",
+            {"training.loss": "mean_squared_error", "training.correct_rate": 1.05},
+            "training.correct_rate = 1.05 is no share of timesteps",
         ),
     ],
 )

@@ -138,6 +138,11 @@ def test_a_gru_as_text_is_that_of_the_table() -> None:
         ),
         law(("output = relu(I) * exp(-output[t-1])",)),
         law(("output = I * sqrt(1.5 + output[t-1] * output[t-1])",)),
+        cell_from_equations(
+            "own",
+            ("output = 0.8 * output[t-1] + I + R - 0.4 * detach(own_spikes[t-1])", "own_spikes = spike(output - 0.2)"),
+            {}, {}, recurrent_of="own_spikes",
+        ),
     ],
 )  # fmt: skip
 def test_cells_from_text_run_on_tiles_as_they_are_meant(model: Any) -> None:
@@ -250,6 +255,14 @@ def test_equations_without_a_spike_send_their_value() -> None:
         ({"cells": {"leaky": {"equations": ["output = I"]}}}, "network.cells.leaky: there is such a model already"),
         ({"cells": {"mine": {"equations": ["output = J"]}}}, "network.cells.mine: equation 'output' reads 'J'"),
         ({"cells": {"mine": {"equations": []}}}, "network.cells.mine.equations"),
+        (
+            {"cells": {"mine": {"equations": ["u = I + R", "output = spike(u)"], "recurrent_of": "v"}}},
+            "recurrent_of names 'v', of which there is no equation",
+        ),
+        (
+            {"cells": {"mine": {"equations": ["u = I", "output = spike(u)"], "recurrent_of": "u"}}},
+            "recurrent_of = 'u', and no equation reads R, a sum over it: leave it out",
+        ),
         ({"neuron": "mime"}, "did you mean 'mine'"),
         ({"neuron_parameters": {"beta": 1.0}}, "cell 'mine' has no such parameter; known: alpha"),
         ({"reset": "zero"}, "the equations of \"mine\" say what a spike resets"),

@@ -85,18 +85,21 @@ def listed_of(rows, ids, counts, g, sample):  # type: ignore[no-untyped-def]
 
 @compiled
 def squared_error(totals, labels, losses, gradient, sample, correct, incorrect, divisor):  # type: ignore[no-untyped-def]
-    """Per sample: mean square over the classes over `divisor`, and d(mean over samples)/d(totals)."""
-    samples, classes = totals.shape
+    """Per sample: mean square over the classes over `divisor`, and d(mean over samples)/d(totals); of totals
+    [timesteps, batch, classes] the sum over the timesteps."""
+    every, slopes = in_time(totals), in_time(gradient)
+    timesteps, samples, classes = every.shape
     for i in range(len(sample)):
         b = sample[i]
         total = 0.0
-        for c in range(classes):
-            wanted = incorrect
-            if c == labels[b]:
-                wanted = correct
-            off = float(totals[b, c]) - wanted
-            total += off * off
-            gradient[b, c] = off * (2.0 / (samples * classes * divisor))
+        for t in range(timesteps):
+            for c in range(classes):
+                wanted = incorrect
+                if c == labels[b]:
+                    wanted = correct
+                off = float(every[t, b, c]) - wanted
+                total += off * off
+                slopes[t, b, c] = off * (2.0 / (samples * classes * divisor))
         losses[b] = total / (classes * divisor)
 
 

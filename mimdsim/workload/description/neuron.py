@@ -73,7 +73,9 @@ def _written(network: Network) -> dict[str, CellModel]:
         if name in SHIPPED:
             raise MappingError(f"network.cells.{name}: there is such a model already; give it another name")
         try:
-            found[name] = cell_from_equations(name, keys.equations, keys.parameters, keys.learned, keys.shared)
+            found[name] = cell_from_equations(
+                name, keys.equations, keys.parameters, keys.learned, keys.shared, keys.recurrent_of
+            )
         except MappingError as problem:
             raise MappingError(f"network.cells.{name}: {problem}") from None
     return found

@@ -175,6 +175,9 @@ class CellKeys(Section):
     """Parameters that every neuron has of its own and trains, with the values where they start."""
     shared: tuple[str, ...] = Field(default=(), max_length=64)
     """The learned parameters that are one number for the layer."""
+    recurrent_of: str = "output"
+    """What `R` sums over, with weights of the layer's own: its outputs of the timestep before, or what another equation
+    made then."""
 
 
 class Trained(Section):
@@ -335,8 +338,8 @@ class TrainingRecipe(Trained):
     batch: int = Field(gt=0, le=65_536)
     """Samples of a training step."""
     loss: Literal["cross_entropy", "mean_squared_error"] = "cross_entropy"
-    """The cross-entropy of what `reading` takes from the output, or the mean squared error of spike counts (by reading
-    'mean', of their share of the timesteps); mean over the batch."""
+    """The cross-entropy of what `reading` takes from the output, or its mean squared error: of spike counts (by reading
+    'mean', of their share of the timesteps), or of potentials; mean over the batch."""
     reading: Literal["sum", "mean", "last", "max", "softmax", "every"] = "sum"
     """What is read of the output's spikes or potentials over the timesteps; 'softmax': the sum of a softmax of every
     timestep's potentials; 'every': a loss of every timestep."""
@@ -344,10 +347,12 @@ class TrainingRecipe(Trained):
     """Whether the losses of every timestep (reading 'every') are added up or averaged."""
     burn_in: int = Field(default=0, ge=0)
     """So many timesteps at the start are not read: neither by the loss nor for the accuracy."""
-    correct_rate: float = Field(default=1.0, ge=0, le=1)
-    """Of the mean squared error: target of the right class, a share of the timesteps."""
-    incorrect_rate: float = Field(default=0.0, ge=0, le=1)
-    """Of the mean squared error: target of the other classes, a share of the timesteps."""
+    correct_rate: float = Field(default=1.0, ge=-1e6, le=1e6)
+    """Of the mean squared error: target of the right class, a share of the timesteps; of potentials, what they are to
+    be."""
+    incorrect_rate: float = Field(default=0.0, ge=-1e6, le=1e6)
+    """Of the mean squared error: target of the other classes, a share of the timesteps; of potentials, what they are to
+    be."""
     firing_target: float = Field(default=0.0, ge=0, le=1)
     """The share of spikes that hidden layers are held to by `firing_strength`."""
     firing_strength: float = Field(default=0.0, ge=0)
