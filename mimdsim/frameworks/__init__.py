@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -54,26 +53,27 @@ def from_torch(
 
     module: layers of torch.nn.Linear (or products with parameters of its own), Conv1d, Conv2d and pools, and neurons of
     snnTorch, Norse or SpikingJelly, each optionally recurrent, or GRU and LSTM; it may loop over time in any way.
-    example_input: spikes as the module takes them, with time as its first or second axis. timesteps: for a module that
-    takes one timestep a call: how many calls make a sequence; example_input[t] is given to call t, or all of it to
-    each. loss: a name of snnTorch's ("ce_count_loss", "ce_rate_loss", "mse_count_loss", "ce_max_membrane_loss"), or
-    keys of the section `training`; default: the cross-entropy of what the module returns, added up over the timesteps
-    unless it returns their mean, their maximum or the last. output: what the loss reads of the last layer, "spikes" or
-    "membrane"; default: what the module returns of it, spikes if both.
+    example_input: spikes as the module takes them, with time as its first, second or last axis. timesteps: for a module
+    that takes one timestep a call: how many calls make a sequence; example_input[t] is given to call t, or all of it to
+    each. loss: a name of snnTorch's ("ce_count_loss", "ce_rate_loss", "mse_count_loss", "mse_membrane_loss",
+    "ce_max_membrane_loss"), or keys of the section `training`; default: the cross-entropy of what the module returns,
+    added up over the timesteps unless it returns their mean, their maximum or the last. output: what the loss reads of
+    the last layer, "spikes" or "membrane"; default: what the module returns of it, spikes if both.
     workload: one to take data, training and mapping from; default: random spikes as frequent as the example's. changes:
     keys of the made description. out: a folder to write it to (default: one for this process).
 
     Raises DescriptionError, by its name, for what is not understood: a layer, a function between layers, an option that
-    changes what they do. Warns of layers that never spike on the example.
+    changes what they do. Warns of layers that never spike on the example, and of neurons that no model does, which are
+    read by their own operations.
 
         >>> workload = mimdsim.from_torch(network, spikes, loss="ce_rate_loss")  # doctest: +SKIP
         >>> mimdsim.run(workload, "bow")  # doctest: +SKIP
     """
     _require_torch()
-    from mimdsim.frameworks.reading import read_as_called, workload_of
+    from mimdsim.frameworks.reading import read_workload
 
     asked: dict[str, Any] = {"loss": loss, "output": output, "workload": workload, "changes": changes, "out": out}
-    return read_as_called(partial(workload_of, module, example_input, **asked), example_input, timesteps)
+    return read_workload(module, example_input, timesteps, asked)
 
 
 def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:

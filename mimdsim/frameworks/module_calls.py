@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import Enum
@@ -34,6 +34,7 @@ from mimdsim.frameworks.neurons import (
     numbers_of,
     read_neuron,
     refusal,
+    tell,
 )
 from mimdsim.frameworks.origins import (
     THROUGH,
@@ -174,8 +175,10 @@ def kind_of(module: torch.nn.Module) -> Kind:
 class ModuleRecorder(Recorder):
     """Follows tensors through the calls of modules, too."""
 
-    def __init__(self, module: torch.nn.Module):
+    def __init__(self, module: torch.nn.Module, written: Collection[str]):
+        """written: names of neurons whose own operations are read."""
         super().__init__(module)
+        self._written = written
         self._kept: dict[int, list[tuple[Any, torch.Tensor]]] = {}  # states that neurons keep, by id of the module
 
     @contextmanager
@@ -184,8 +187,9 @@ class ModuleRecorder(Recorder):
         plain = torch.nn.Module.__call__
 
         def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            makes_weights = "parametrizations." in self.names.get(id(module), "")
-            if self._inside or makes_weights or (kind := kind_of(module)) is Kind.CONTAINER:
+            name = self.names.get(id(module), "")
+            plainly = self._inside or "parametrizations." in name or name in self._written
+            if plainly or (kind := kind_of(module)) is Kind.CONTAINER:
                 written = None if self._inside else WRITTEN_OUT.get(neuron_key(module))
                 return written(module, *args) if written else plain(module, *args, **kwargs)
             if kind is Kind.UNKNOWN:
@@ -309,8 +313,7 @@ class ModuleRecorder(Recorder):
             for each in module._forward_pre_hooks.values()
             if isinstance(each, BasePruningMethod)
         }
-        hooks = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
-        if any(hooks) or len(pruned) < len(module._forward_pre_hooks):
+        if _hooks_of(module):
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         given = args[0]
         of = self.origin(given)
@@ -330,7 +333,7 @@ class ModuleRecorder(Recorder):
             self._spike(where, self._step(module, module), given, made)
         elif kind is Kind.DROPOUT:
             if module.p and not module.training:
-                warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)
+                tell(f"{where} is off in eval(), and so left out; call train() to keep it")
             if of is not None:
                 key = neuron_key(module)
                 per = "sequence" if key.startswith("spikingjelly.") else "timestep"
@@ -516,11 +519,9 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
             raise refusal(f"{where} averages its statistics; nearest: track_running_stats=False")
         return replace(of, norm=name)
     if module.running_var is None:
-        warnings.warn(
+        tell(
             f"{where} keeps no running averages and normalises by the batch in evaluation, too; it is evaluated by "
             "running averages here, with which track_running_stats=True evaluates in PyTorch",
-            UserWarning,
-            stacklevel=2,
         )
         return replace(of, norm=name)
     if module.bias is None and not module.training:
@@ -532,22 +533,37 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
         if module.momentum is None:
             raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")
         return replace(of, norm=name)
-    warnings.warn(
+    tell(
         f"{where} is in eval() and is folded into '{of.weight}': its statistics and gain, and a bias before it, stay "
         "as they are; the weights with its gain, and its shift, are trained",
-        UserWarning,
-        stacklevel=2,
     )
     return replace(of, norm=name, folded=True)
 
 
-def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None) -> Recorded:
-    """A forward pass on the example: one call, or one for each of the timesteps.
+def neurons_of_models(module: torch.nn.Module) -> tuple[str, ...]:
+    """The names of neurons of snnTorch, Norse and SpikingJelly whose own operations may be read; none where one has
+    hooks, which nothing here would call."""
+    found = {name: each for name, each in module.named_modules() if has_model(each)}
+    found = {name: each for name, each in found.items() if not neuron_key(each).startswith("torch.")}
+    return () if any(map(_hooks_of, found.values())) else tuple(found)
+
+
+def _hooks_of(module: torch.nn.Module) -> bool:
+    """Whether it has hooks other than those of pruning."""
+    before = [each for each in module._forward_pre_hooks.values() if not isinstance(each, BasePruningMethod)]
+    return bool(before or module._forward_hooks or module._backward_hooks or module._backward_pre_hooks)
+
+
+def record(
+    module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, written: Collection[str] = ()
+) -> Recorded:
+    """A forward pass on the example: one call, or one for each of the timesteps. written: names of neurons of a
+    framework whose own operations are read.
 
     With `timesteps` the module takes one timestep a call: example[t] where the example has that many entries, else the
     same in every one.
     """
-    recorder = ModuleRecorder(module)
+    recorder = ModuleRecorder(module, written)
     seen = recorder.seen
     steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
     made: Any = None
@@ -575,12 +591,11 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         _run_alone(module, steps)
         raise
     finally:
-        after = dict(_fixed_in(module))
-        changed = [name for name, (_, before) in fixed.items() if not torch.equal(after.get(name, before), before)]
+        changed = _changed_in(module, {name: before for name, (_, before) in fixed.items()})
         for each, before in map(fixed.__getitem__, changed):
             each.data = before
         restore()  # nor does it keep a mask that leaves nothing out
-    if changed:
+    if changed := changed or _changed_of_others(module, steps):
         raise refusal(
             f"the module changes '{changed[0]}' in its forward pass, which nothing here would do; nearest: a function "
             "of the parameter (abs, relu), torch.nn.utils.prune for zeros, or the change before the module is read"
@@ -588,11 +603,9 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     if not seen.made_by_call[-1]:
         raise refusal(f"the module returns a {type(made).__name__} and no tensor; return what its last layer sent")
     if not _makes_the_same_again(module, steps):
-        warnings.warn(
+        tell(
             "the module makes something else of the same example when it is called again: what it keeps from call to "
             "call begins anew in every training step here, and what it draws outside PyTorch stays as it was",
-            UserWarning,
-            stacklevel=5,
         )
     for name, calls in seen.layers.items():
         where = f"'{name}' ({type(calls.module).__name__})"
@@ -698,6 +711,33 @@ def _fixed_in(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
             for name, constant in each.named_buffers(recurse=False):
                 if name not in SNNTORCH_STATES:
                     yield f"{path}.{name}".lstrip("."), constant
+
+
+def _changed_in(module: torch.nn.Module, before: Mapping[str, torch.Tensor]) -> list[str]:
+    """Which of `_fixed_in` are not what they were."""
+    after = dict(_fixed_in(module))
+    return [name for name, values in before.items() if not torch.equal(after.get(name, values), values)]
+
+
+def _changed_of_others(module: torch.nn.Module, steps: list[torch.Tensor]) -> list[str]:
+    """What a forward pass changes of other values than those that the module has, which may be as it leaves them, as
+    zeros are that it writes where a mask is 0; none where there can be no copy."""
+    restore, drawn = _as_it_is(module), torch.get_rng_state()
+    try:
+        called = copy.deepcopy(module)
+        reset_states(called)
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+            for _, each in _fixed_in(called):
+                each += 1e-3 * torch.rand(each.shape, dtype=each.dtype) if each.is_floating_point() else 0
+            before = {name: each.clone() for name, each in _fixed_in(called)}
+            for step in steps:
+                called(step)
+        return _changed_in(called, before)
+    except Exception:
+        return []
+    finally:
+        torch.set_rng_state(drawn)
+        restore()
 
 
 def _kept_by(module: Any) -> list[tuple[Any, torch.Tensor]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.frameworks.neurons import Reading, neuron_key, numbers_of, refusal
+from mimdsim.frameworks.neurons import REFUSED_BY, Reading, ReadingRefused, neuron_key, numbers_of, refusal, tell
 from mimdsim.frameworks.origins import sources_in
 from mimdsim.frameworks.planes import keys_of
 from mimdsim.frameworks.recorded import Recorded
@@ -29,6 +29,7 @@ from mimdsim.frameworks.torch_layers import (
 )
 from mimdsim.frameworks.torch_weights import public_name
 from mimdsim.graph.batch_norm import BatchNorm
+from mimdsim.graph.cells import OUTPUT
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.losses import softmax
 from mimdsim.graph.names import INPUT, aged
@@ -42,6 +43,7 @@ LOSSES: dict[str, dict[str, Any]] = {
     "ce_count_loss": {"loss": "cross_entropy", "reading": "sum"},
     "ce_rate_loss": {"loss": "cross_entropy", "reading": "every", "over_timesteps": "mean"},
     "mse_count_loss": {"loss": "mean_squared_error", "reading": "sum"},
+    "mse_membrane_loss": {"loss": "mean_squared_error", "reading": "every", "over_timesteps": "mean"},
     "ce_max_membrane_loss": {"loss": "cross_entropy", "reading": "max"},
 }
 
@@ -80,6 +82,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
                 "equations": list(each.texts),
                 "learned": dict.fromkeys(each.rows, 0.0),
                 **({"shared": list(each.shared)} if each.shared else {}),
+                **({"recurrent_of": each.recurrent_of} if each.recurrent_of != OUTPUT else {}),
             }
             for name, each in own.items()
         }
@@ -178,12 +181,18 @@ def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     if wanted not in ("", "spikes", "membrane"):
         raise refusal(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
     reading = last.calls.reading
+    returned = set().union(*map(sources_in, recorded.returned))
+    only_states = (last.calls.name, True) not in returned
     if not reading.has_potential:
         spikes = reading.written is not None and reading.written.model(reading.model).spiking
+        state = only_states and (last.calls.name, False) in returned
+        if (state and wanted != "spikes") or (spikes and wanted == "membrane"):
+            raise refusal(
+                f"what is read of '{last.calls.name}' is not what it sends, of which weights read another kind; "
+                "nearest: a last layer that no other reads"
+            )
         return "spikes" if spikes else "membrane"
-    returned = set().union(*map(sources_in, recorded.returned))
     if not wanted:
-        only_states = (last.calls.name, True) not in returned
         wanted = "membrane" if only_states else "spikes"
     if wanted == "spikes" and not reading.spiking:
         raise refusal(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
@@ -191,12 +200,18 @@ def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
         return "spikes"
     if not reading.spiking or reading.reset == "none" or reading.of_cells:
         return "membrane"
-    if not neuron_key(last.calls.module).startswith("snntorch."):
-        raise refusal(
-            f"output 'membrane': the last layer, '{last.calls.name}', returns its potential after the reset, which is "
-            "not read here; nearest: neurons that never spike, norse LI or spikingjelly NonSpikingLIFNode"
-        )
     return "membrane_of_spiking"
+
+
+def needs_own_operations(last: TorchLayer, reads: str) -> bool:
+    """Whether a model's neurons are not read so: both by their potential and by their own spikes, after the reset, as
+    Norse and SpikingJelly have it, or before one at thresholds of their own."""
+    reading, threshold = last.calls.reading, last.calls.reading.parameters.get("threshold")
+    if reads == "spikes" or not reading.spiking or not reading.has_potential or reading.of_cells:
+        return False
+    apart = isinstance(threshold, tuple) or "threshold" in reading.learned
+    resets = reads == "membrane_of_spiking"
+    return bool(last.recurrent) or (resets and (apart or not neuron_key(last.calls.module).startswith("snntorch.")))
 
 
 def read_over_time(
@@ -228,10 +243,11 @@ def read_over_time(
     read = [recorded.reading or reading_of(numbers_of(each), every, functions) for each in values]
     at = 0 if by_module else next((at for at, found in enumerate(read) if found), 0)
     if not read[at]:
-        raise refusal(
+        problem = (
             f"the output is neither all of what '{calls.name}' made nor a reading of it (its last, mean, highest or "
             "summed value over all timesteps); return one of these"
         )
+        raise ReadingRefused(REFUSED_BY, [problem])
     ordered = _by_timestep(values[at], every) if read[at] == "every" else values[at].reshape(every.shape[1:])
     return recorded.reading if stepwise else read[at], ordered
 
@@ -306,6 +322,11 @@ def objective(
         made = (made if reduced and "reading" not in given else votes) | given
     if recorded.log_softmax and made.get("loss", "cross_entropy") != "cross_entropy":
         raise refusal("the output goes through 'log_softmax', which only loss = 'cross_entropy' leaves as it is")
+    if recorded.log_softmax:
+        tell(
+            "the output goes through 'log_softmax', which the cross-entropy has in it: mimdsim.torch_function returns "
+            "what goes into it, so take cross_entropy of that in place of nll_loss"
+        )
     counts, scale = made.get("loss") == "mean_squared_error", made.get("logit_scale", 0.0)
     of_rates = reduced and isinstance(loss, Mapping) and not {"reading", "logit_scale"} & loss.keys()
     if counts and of_rates and made["reading"] == "sum" and math.isclose(scale * timesteps * recorded.votes, 1.0):

@@ -97,6 +97,15 @@ def refusal(*problems: str) -> DescriptionError:
     return DescriptionError(REFUSED_BY, problems)
 
 
+def tell(text: str) -> None:
+    """Warn the caller of `from_torch`, which says it in its own place."""
+    warnings.warn(text, UserWarning, stacklevel=1)
+
+
+class ReadingRefused(DescriptionError):
+    """Of how outputs are read over time, which other neurons would not change."""
+
+
 def numbers_of(tensor: torch.Tensor) -> np.ndarray:
     """float64, of the same shape."""
     values: np.ndarray = tensor.detach().cpu().numpy().astype(np.float64)
@@ -137,7 +146,11 @@ def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
             if name in held:
                 held[name] = held[name].clamp(0, 1)
         trained = {name for name, each in module.named_parameters(recurse=False) if each.requires_grad}
-        learned = {name: name for name in held if name in trained}
+        # what differs from neuron to neuron lies on tiles beside what is learned, and is frozen there
+        apart = (
+            {name for name, each in held.items() if isinstance(number(each), tuple)} if trained & set(held) else set()
+        )
+        learned = {name: name for name in held if name in trained | apart}
         reading = Reading(
             model=model,
             parameters={name: number(value, every=name in learned) for name, value in held.items()},
@@ -160,12 +173,10 @@ def _slstm(module: Any) -> Reading:
     """snnTorch 1.0 clears the states of one whose input has another width than they have in every timestep."""
     keeps, learns = module.input_size == module.hidden_size, isinstance(module.threshold, torch.nn.Parameter)
     if not keeps:
-        warnings.warn(
+        tell(
             f"an SLSTM of {module.input_size} inputs and {module.hidden_size} neurons keeps nothing from one timestep "
             "to the next: snnTorch sets its states to 0 in every timestep where these widths differ, and so they are "
             "here; give it as many neurons as inputs",
-            UserWarning,
-            stacklevel=2,
         )
     return Reading(
         model="slstm" if module.reset_mechanism == "none" else f"slstm_{module.reset_mechanism}",

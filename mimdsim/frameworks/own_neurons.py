@@ -7,7 +7,6 @@ module sent.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.arithmetic import ADD, OVER, TIMES
-from mimdsim.frameworks.neurons import Reading, numbers_of, refusal
+from mimdsim.frameworks.neurons import Reading, numbers_of, refusal, tell
 from mimdsim.frameworks.origins import (
     THROUGH,
     Currents,
@@ -144,11 +143,9 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
         return recorded
     for origin in recorded.returned:
         if isinstance(origin, FunctionResult) and len(origin.of) > recorded.timesteps > 0 and origin.by == "stack":
-            warnings.warn(
+            tell(
                 f"the module returns {len(origin.of)} timesteps of {recorded.timesteps}: what was there before "
                 "the first is left out here, also of a maximum or a mean over time",
-                UserWarning,
-                stacklevel=5,
             )
     returned = made_in(recorded.returned)
     layers, sent = {}, dict[Made, LayerOutput]()
@@ -227,6 +224,7 @@ def _layer(
     families = layer.families(component, said)
     classes, line = _sent(where, families, component, output)
     own = Own(line, reads)
+    kind, shown = _returned_instead(families, line, classes, returned, output)
     reads = [read for read in reads if not own.is_silent(read)]
     read_by = set().union(*(component.roots[each] for each in line))
     earliest = timesteps - 1 if classes.latest[0] in returned and read_by <= own.weights else -np.inf
@@ -262,7 +260,7 @@ def _layer(
         except MappingError as problem:
             raise refusal(f"{where}: {problem} (its equations: {'; '.join(writer.texts)})") from None
         try:
-            found = _checked(
+            whole = _checked(
                 where, written, model, own, times[0], recorded, currents, outputs, writer.every, values, writer.names
             )
             break
@@ -271,6 +269,14 @@ def _layer(
     else:
         assert refused is not None
         raise refused
+    sends = writer.names.get(kind, "")
+    if kind and read_by <= own.weights and sends in {each.name for each in equations_of(written.texts)}:
+        written, outputs = written.sending(sends), {when[kind] - age: made for made, age in shown.items()}
+    else:
+        sends = OUTPUT
+    shape = currents[0][0].shape
+    neurons = (shape[0], *shape[1:-1], shape[-1] // model.gates)
+    found = [torch.as_tensor(each[sends]).reshape(neurons) for each in whole]
     steps = {each.step for each in classes.latest if each.step}
     if len({(each.surrogate, each.slope) for each in steps if each}) > 1:
         raise refusal(f"{where} spike with several surrogate gradients; one of them can run")
@@ -397,6 +403,18 @@ def _sent(where: str, families: list[Family], component: Component, output: str)
     return [*read, *spikes, *families][0]
 
 
+def _returned_instead(
+    families: list[Family], line: dict[Made, int], classes: Classes, returned: set[Made], output: str
+) -> tuple[int, dict[Made, int]]:
+    """The class of what the loss reads, while weights read what is made of it, and all of the kind with the timesteps
+    from each to the latest of that class; 0 and none where it reads what weights do."""
+    for _, others in families if output != "spikes" and (output or not returned & line.keys()) else ():
+        known = next((made for made in others if (place := classes.places.get(made)) and not place.age), None)
+        if others is not line and known and next(iter(others)) in returned:
+            return classes.places[known].kind, {made: age - others[known] for made, age in others.items()}
+    return 0, {}
+
+
 def _is_spike(made: Made) -> bool:
     """Whether it is a spike, or a number or parameter times one."""
     of = [arg for arg in made.args if isinstance(arg, Made)]
@@ -463,9 +481,9 @@ def _checked(
     every: tuple[str, ...],
     by_class: dict[tuple[int, int], torch.Tensor],
     names: dict[int, str],
-) -> list[torch.Tensor]:
-    """What the equations send in every timestep; raises DescriptionError where it is not what the module sent, or where
-    values of it, by class and timestep, are not what `every` equation makes."""
+) -> list[dict[str, np.ndarray]]:
+    """What the equations make in every timestep, by name, as the module made it; raises DescriptionError where it is
+    not what the module sent, or where values of it, by class and timestep, are not what `every` equation makes."""
     given = np.stack([_flat(tensor) for tensor, _ in currents])
     sums = np.zeros_like(given)
     for read in _every_read(recorded) if model.recurrent else ():
@@ -501,10 +519,7 @@ def _checked(
                 f"{where} make values that are off by {off.max():.2g} in timestep {t} from those of the equations that "
                 f"were read: {'; '.join(written.texts)}; nearest: states that begin at 0, the same in every timestep"
             )
-    shape = currents[0][0].shape
-    made = [held.get((OUTPUT, t), each[OUTPUT]) for t, each in enumerate(whole)]
-    neurons = (shape[0], *shape[1:-1], shape[-1] // model.gates)
-    return [torch.as_tensor(each).reshape(neurons) for each in made]
+    return [{name: held.get((name, t), value) for name, value in each.items()} for t, each in enumerate(whole)]
 
 
 def _as_rows(tensor: torch.Tensor, samples: int, columns: int) -> np.ndarray | None:

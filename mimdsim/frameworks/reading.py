@@ -26,8 +26,9 @@ from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.agreement import check_gradients
 from mimdsim.frameworks.delays import at_every_age, delay_of
 from mimdsim.frameworks.linear_runs import run_neuron
-from mimdsim.frameworks.module_calls import RAISES, record
+from mimdsim.frameworks.module_calls import RAISES, neurons_of_models, record
 from mimdsim.frameworks.network_table import (
+    needs_own_operations,
     network_table,
     objective,
     output_read,
@@ -35,9 +36,12 @@ from mimdsim.frameworks.network_table import (
     read_over_time,
     reading_of,
 )
-from mimdsim.frameworks.neurons import ONE_TIMESTEP, REFUSED_BY, Reading, numbers_of, refusal
+from mimdsim.frameworks.neurons import ONE_TIMESTEP, REFUSED_BY, Reading, ReadingRefused, numbers_of, refusal, tell
 from mimdsim.frameworks.origins import (
+    Dropout,
+    Dropped,
     FunctionResult,
+    Input,
     LayerOutput,
     Origin,
     Pooled,
@@ -93,7 +97,40 @@ WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
 MADE_BY = "Made by mimdsim.from_torch; edit freely."
 
 
-def read_as_called(read: Callable[[int | None], Workload], example_input: Any, timesteps: int | None) -> Workload:
+def read_workload(
+    module: torch.nn.Module, example_input: torch.Tensor, timesteps: int | None, asked: Mapping[str, Any]
+) -> Workload:
+    """See `mimdsim.from_torch`: neurons of frameworks by their models, or else by their own operations, as neurons that
+    are written out. Warnings are those of the way that was taken."""
+
+    def read(*written: str) -> Workload:
+        of = partial(workload_of, module, example_input, **asked, written=written)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            made = _read_as_called(of, example_input, timesteps)
+        for each in {str(each.message): each for each in told}.values():
+            if Path(each.filename).parent == Path(__file__).parent:
+                warnings.warn(each.message, stacklevel=4)
+            else:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        return made
+
+    try:
+        return read()
+    except (DescriptionError, MappingError) as problem:
+        try:
+            neurons = () if isinstance(problem, ReadingRefused) else neurons_of_models(module)
+            made = read(*neurons) if neurons else None
+        except Exception:  # of what can be read in neither way, the models tell more
+            raise problem from None
+        if made is None:
+            raise
+        told = problem.problems[0] if isinstance(problem, DescriptionError) else problem
+        warnings.warn(f"neurons are read by their own operations, as equations, since {told}", stacklevel=3)
+        return made
+
+
+def _read_as_called(read: Callable[[int | None], Workload], example_input: Any, timesteps: int | None) -> Workload:
     """What reading a module makes that is called once in each of the timesteps, or else of one that takes them all,
     where timesteps only say how many the example has."""
     try:
@@ -121,17 +158,23 @@ def workload_of(
     workload: str = "",
     changes: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
+    written: tuple[str, ...] = (),
 ) -> Workload:
-    """See `mimdsim.from_torch`. timesteps: of a module called once in each; None: of one that takes them all."""
+    """See `mimdsim.from_torch`. timesteps: of a module called once in each; None: of one that takes them all. written:
+    names of neurons of a framework whose own operations are read."""
     _check_arguments(module, example_input, timesteps)
-    recorded = with_currents(record(module, example_input, timesteps))
-    recorded = _with_read_out(module, with_own_neurons(recorded, output))
+    recorded = with_currents(record(module, example_input, timesteps, written))
+    wanted = output or ("membrane" if "membrane" in str(loss) else "")
+    recorded = _with_read_out(module, with_own_neurons(recorded, wanted))
     layers = layers_of(module, recorded)
     weights = weights_of(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
     last, stepwise = layers[-1], timesteps is not None
-    reads = output_read(output or ("membrane" if "membrane" in str(loss) else ""), recorded, last)
+    reads = output_read(wanted, recorded, last)
+    if needs_own_operations(last, reads):
+        asked: Any = {"loss": loss, "output": output, "workload": workload, "changes": changes, "out": out}
+        return workload_of(module, example_input, timesteps, **asked, written=(last.calls.name,))
     recorded = _with_burn_in(recorded, last, reads)
     reading, returned = read_over_time(recorded, last, reads, stepwise, not loss)
     shown, seen, known = reads, reading, recorded
@@ -150,7 +193,7 @@ def workload_of(
             check_gradients(module, recorded, layers, network, weights, values, seen, returned)
         except DescriptionError as problem:
             precise = example_input.dtype == torch.float64
-            if precise or not _runs_in_float64(module, example_input, timesteps, loss, output):
+            if precise or not _runs_in_float64(module, example_input, timesteps, loss, output, written):
                 raise problem from None
     base = base_table(workload, Path(out or ".")) if workload else random_workload(values, classes)
     table = described(recorded, values.shape, base, reads, loss, reading)
@@ -216,7 +259,12 @@ def _check_arguments(module: torch.nn.Module, example_input: torch.Tensor, times
 
 
 def _runs_in_float64(
-    module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, loss: str | Mapping[str, Any], output: str
+    module: torch.nn.Module,
+    example: torch.Tensor,
+    timesteps: int | None,
+    loss: str | Mapping[str, Any],
+    output: str,
+    written: tuple[str, ...],
 ) -> bool:
     """Whether a copy of it is read without a complaint where PyTorch rounds next to nothing."""
     rounded, default = torch.Tensor.float, torch.get_default_dtype()
@@ -224,7 +272,8 @@ def _runs_in_float64(
     torch.set_default_dtype(torch.float64)  # and states of SLSTM
     try:
         with warnings.catch_warnings(action="ignore"):
-            workload_of(copy.deepcopy(module).double(), example.double(), timesteps, loss=loss, output=output)
+            precise = copy.deepcopy(module).double()
+            workload_of(precise, example.double(), timesteps, loss=loss, output=output, written=written)
     except Exception:
         return False
     finally:
@@ -263,10 +312,10 @@ def _find_input(
         raise refusal(ONE_TIMESTEP)
     inputs = layers[0].sources[0].inputs
     array = numbers_of(example)
-    by_axis = [np.moveaxis(array, axis, 0) for axis in (1, 0) if axis < array.ndim]
+    by_axis = [np.moveaxis(array, axis, 0) for axis in (1, 0, -1) if axis < array.ndim]
     problem = (
         f"the first layer reads {[steps, samples, inputs]} [timesteps, samples, inputs], which is not the example "
-        f"{list(example.shape)} with its first or second axis as time: give spikes as the first layer reads them"
+        f"{list(example.shape)} with its first, second or last axis as time: give spikes as the first layer reads them"
     )
     for given in (np.broadcast_to(array, (steps, *array.shape)), *by_axis):
         if len(given) == steps and given.size == steps * samples * inputs:
@@ -343,11 +392,9 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
         calls, reading = layer.calls, layer.calls.reading
         sent = calls.sequence(calls.outputs)
         if reading.spiking and not sent.any():
-            warnings.warn(
+            tell(
                 f"layer '{calls.name}' sends no spikes on the example, so that little of it and of what reads it is "
                 "compared: give an example, or weights, with which it fires",
-                UserWarning,
-                stacklevel=5,
             )
         if not reading.spiking or reading.of_cells:
             continue
@@ -384,16 +431,23 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     product, at = ends[0]
     of: Origin | None = product.of
     summed, held = False, parameters_of(module)
-    while (parts := _of_one_layer(of)) or isinstance(of, Pooled):
+    before: Dropout | None = None
+    while (parts := _of_one_layer(whole := of.of if isinstance(of, Slice) else of)) or isinstance(of, Pooled):
         if isinstance(of, Pooled):
             product = over_pooled(replace(product, of=of), held[product.weight].size // product.inputs)
             of = product.of
             continue
-        summed |= isinstance(of, Sum) or (isinstance(of, FunctionResult) and of.by in ("sum", "add"))
-        of = parts[-1]  # of every timestep, where there are several
+        summed |= isinstance(whole, Sum) or (isinstance(whole, FunctionResult) and whole.by in ("sum", "add"))
+        now: Any = parts[-1]  # of every timestep, where there are several
+        of = replace(of, of=now) if isinstance(of, Slice) else now
         alone = isinstance(product.of, FunctionResult) and product.of.by in OF_TIMESTEPS
         if product.dropout and not alone:  # of a sum over time: the same in every timestep
             product = replace(product, dropout=replace(product.dropout, per="sequence"))
+        if isinstance(of, Dropped):  # before they were added up
+            if product.dropout or before:
+                return recorded
+            before, of = of.dropout, of.of
+    product = replace(product, dropout=before or product.dropout)
     cut = of if isinstance(of, Slice) else None
     of = cut.of if cut else of
     senders = senders_in(of)
@@ -457,8 +511,11 @@ def _with_burn_in(recorded: Recorded, last: TorchLayer, reads: str) -> Recorded:
 
 def _burn_in(recorded: Recorded, origins: list[Origin | None], layer: str, timesteps: int) -> int:
     """How many timesteps at the start are in nothing that is made of what a layer sent."""
-    written = recorded.layers[layer].reading.written
-    return 0 if recorded.stepwise else burn_in_of(origins, layer, timesteps, written.first if written else 0)
+    written, end = recorded.layers[layer].reading.written, origins[0] if origins else None
+    # a list of fewer has nothing in it of what was there before neurons sent anything
+    fewer = isinstance(end, FunctionResult) and end.by == "stack" and len(end.of) < timesteps
+    begins = written.first if written and not fewer else 0
+    return 0 if recorded.stepwise else burn_in_of(origins, layer, timesteps, begins)
 
 
 def _acting(function: WeightFunction | None, values: np.ndarray) -> np.ndarray:
@@ -488,6 +545,8 @@ def _layers_of(origin: Origin | None) -> object:
     """What is alike of a layer's outputs, or of sums of several layers', in every timestep."""
     if isinstance(origin, Sum):
         return tuple(map(_layers_of, origin.parts))
+    if isinstance(origin, (Slice, Dropped)):
+        return replace(origin, of=Input()), _layers_of(origin.of)
     return origin.layer if isinstance(origin, LayerOutput) else origin
 
 

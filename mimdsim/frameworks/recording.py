@@ -6,7 +6,6 @@ reaches a layer, where it is refused.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 from mimdsim.frameworks.arithmetic import (
     TIMES,
 )
-from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.neurons import refusal, tell
 from mimdsim.frameworks.origins import (
     THROUGH,
     VOTE,
@@ -177,11 +176,9 @@ class Recorder(ProductRecorder):
         if masks or name in DRAWS or not self._drawn.isdisjoint(map(id, tensors_in([args, kwargs]))):
             return self._draw(name, known, made, masks)
         if name == "__bool__" and any(not isinstance(each, (Parameter, Part)) for each in known):
-            warnings.warn(
+            tell(
                 "the module decides by values of tensors ('if', 'while', 'assert'): what it did on the example is done "
                 "on every other here",
-                UserWarning,
-                stacklevel=2,
             )
         if known and name == "__setitem__":
             return self._place(given[0], *args)

@@ -47,7 +47,7 @@ def first_timestep(part: torch.Tensor, whole: torch.Tensor, timesteps: int) -> i
 def first_column(part: torch.Tensor, whole: torch.Tensor) -> int | None:
     """With which entry of the last axis a view of adjacent ones begins; None of others, and of all."""
     same = part.ndim == whole.ndim and part.shape[:-1] == whole.shape[:-1] and part.stride() == whole.stride()
-    if not same or not 0 < part.shape[-1] < whole.shape[-1] or not whole.stride(-1):
+    if not same or not part.ndim or not 0 < part.shape[-1] < whole.shape[-1] or not whole.stride(-1):
         return None
     if part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
         return None

@@ -11,7 +11,7 @@ import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.blocks import function_of, uses_of
-from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.neurons import refusal, tell
 from mimdsim.frameworks.origins import (
     THROUGH,
     Combined,
@@ -205,9 +205,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     shared = [name for name in every if every.count(name) > 1]
     if shared:
         raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
-    unused = [name for name, each in module.named_parameters() if each.requires_grad and name not in every]
-    if unused:
-        raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
+    _check_unused(recorded, {name: each for name, each in module.named_parameters() if name not in every})
     first = {each.calls.name: each.calls.reading.written.first for each in order if each.calls.reading.written}
     for layer in order:
         _check_every_call(layer, first)
@@ -228,6 +226,20 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     if silent:
         raise refusal(f"layer '{silent[0]}' sends potentials; only the last layer may")
     return order
+
+
+def _check_unused(recorded: Recorded, others: Mapping[str, torch.nn.Parameter]) -> None:
+    """Tell of parameters that are of no layer and that PyTorch does not train either; raises DescriptionError for one
+    that it trains."""
+    others = {name: each for name, each in others.items() if each.requires_grad}
+    ends = [each.sum() for made in recorded.made_by_call for each in made if each.requires_grad]
+    if not others:
+        return
+    back = torch.autograd.grad(sum(ends), [*others.values()], retain_graph=True, allow_unused=True) if ends else []
+    for name, gradient in zip(others, back, strict=False):
+        if gradient is not None:
+            raise refusal(f"the parameter '{name}' is no weight of a layer that ran; nothing here would train it")
+    tell(f"nothing that the module returns depends on {', '.join(map(repr, others))}, which nothing trains")
 
 
 def _in_order(layers: list[TorchLayer]) -> list[TorchLayer]:

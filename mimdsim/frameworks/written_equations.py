@@ -11,7 +11,7 @@ import keyword
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -42,6 +42,7 @@ from mimdsim.graph.cells import OUTPUT, TAKEN, CellModel
 
 Operand = Made | Read | float | np.ndarray
 MOST_CLASSES = 100
+ENOUGH = 4  # timesteps, of which the last two are made alike
 
 
 def made_in(origins: list[Origin | None]) -> set[Made]:
@@ -205,14 +206,15 @@ def signature_of(read: Read) -> Any:
 class Written:
     """The neurons of a layer that are written out. texts: their equations; rows: by learned name, the module's
     parameter, '' for constants that differ from neuron to neuron, values [1, neurons], or [1, 1], and which row of the
-    parameter they are, None for all of it; own: of cells
-    with sums over their own outputs apart, what makes them; first: the timestep before which they send 0.
+    parameter they are, None for all of it; own: of cells with sums over their own outputs apart, or over what another
+    equation makes (recurrent_of), what makes them; first: the timestep before which they send 0.
     """
 
     texts: tuple[str, ...]
     rows: dict[str, tuple[str, np.ndarray, int | None]]
     own: Currents | None
     first: int
+    recurrent_of: str = OUTPUT
 
     @property
     def shared(self) -> list[str]:
@@ -220,7 +222,15 @@ class Written:
         return [row for row, (of, values, _) in self.rows.items() if of and values.size == 1]
 
     def model(self, name: str) -> CellModel:
-        return cell_from_equations(name, self.texts, {}, dict.fromkeys(self.rows, 0.0), self.shared)
+        learned = dict.fromkeys(self.rows, 0.0)
+        return cell_from_equations(name, self.texts, {}, learned, self.shared, self.recurrent_of)
+
+    def sending(self, name: str) -> Written:
+        """The same neurons, which send what another equation makes, while their own weights read what they sent."""
+        swapped = {name: OUTPUT, OUTPUT: (own := f"{name}_{OUTPUT}")}
+        pattern = re.compile(rf"\b({'|'.join(map(re.escape, swapped))})\b")
+        texts = tuple(pattern.sub(lambda found: swapped[found[0]], text) for text in self.texts)
+        return replace(self, texts=texts, recurrent_of=own if self.own else OUTPUT)
 
 
 class LayerTimes:
@@ -245,13 +255,15 @@ class LayerTimes:
             if classes is None:
                 if not (said or earlier) and self.timesteps == 1:
                     raise refusal(ONE_TIMESTEP)
-                raise refusal(
-                    f"{self.where}: {said}"
-                    if said
-                    else f"{self.where}: '{root.by}' makes what is sent last of other things than a timestep earlier; "
-                    "nearest: a loop that does the same in every timestep, and products that neurons of a framework "
-                    "read as they are"
-                )
+                made = f"'{root.by}' makes what is sent last of other things than a timestep earlier; nearest: "
+                if self.timesteps < ENOUGH:
+                    made += f"an example of {ENOUGH} timesteps or more, the first of which may be made of less"
+                else:
+                    made += (
+                        "a loop that does the same in every timestep, and products that neurons of a framework read "
+                        "as they are"
+                    )
+                raise refusal(f"{self.where}: {said or made}")
             line = self._line(left)
             found.append((classes, {each: age for age, each in enumerate(line)}))
             left = [each for each in left if each not in line]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch_training import check_by_operations
 
 import mimdsim
 from mimdsim.base.errors import MimdsimError
@@ -511,7 +512,6 @@ BETWEEN: dict[str, dict[str, Any]] = {
     "of its weights and of what 'one' sends: axes are swapped, values reordered": {
         "sent": lambda x: x.index_select(1, torch.tensor([1, 0, 2]))
     },
-    "'fc.weight' is multiplied by what 'relu' made; nearest: spikes as they are": {"sent": torch.relu},
     "'fc.weight' is multiplied by what 'matmul' made; nearest: a block without attention": {
         "sent": lambda x: torch.matmul(x, x.transpose(2, 3))
     },
@@ -533,7 +533,12 @@ def test_a_number_that_multiplies_a_norm_belongs_in_its_weight() -> None:
     module = Loop()
     module.norm = nn.BatchNorm2d(3)
     module.current = lambda x: 0.5 * module.norm(x)
-    assert "what multiplies a norm belongs in its weight" in refusal(module, spikes(), None)
+    check_by_operations("what multiplies a norm belongs in its weight", module, spikes())
+
+
+def test_spikes_behind_relu_have_no_gradient_where_there_are_none() -> None:
+    said = "'fc.weight' is multiplied by what 'relu' made; nearest: spikes as they are"
+    check_by_operations(said, Loop(sent=torch.relu), spikes())
 
 
 def test_recurrent_planes_are_refused() -> None:

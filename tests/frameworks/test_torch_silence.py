@@ -99,10 +99,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "weights are clamped": (lambda: Net(without_gradients(_clamp)), "changes 'fc1.weight' in its forward pass"),
     "weights are masked": (lambda: Net(_mask), "changes 'fc1.weight' in its forward pass"),
     "thresholds adapt": (lambda: Net(without_gradients(_adapt)), "changes 'lif1.threshold' in its forward pass"),
-    "a threshold that acts on nothing": (
-        lambda: Net(ends=lambda _, v: torch.stack(v), reset_mechanism="none", learn_threshold=True),
-        "'lif2.threshold' is learned, and nothing that is read of the module depends on it",
-    ),
     "nothing is returned": (lambda: Net(ends=lambda *_: None), "returns a NoneType and no tensor"),
     "no values": (lambda: Net().to("meta"), "on the device 'meta'"),
 }  # fmt: skip
@@ -117,6 +113,45 @@ def test_what_would_be_left_out_is_refused(what: str) -> None:
         mimdsim.from_torch(module, spikes())
     for name, each in module.state_dict().items():
         assert each.is_meta or torch.equal(each, before[name]), name
+
+
+def _mask_again(module: Any) -> None:
+    module.fc1.weight.data *= module.mask
+
+
+@pytest.mark.parametrize("changes", ["a mask", "bounds"])
+def test_changes_of_weights_that_do_nothing_on_the_example_are_refused(changes: str) -> None:
+    """A module that has been called has weights as its forward pass leaves them."""
+    module = Net(_mask_again if changes == "a mask" else without_gradients(lambda own: own.fc1.weight.clamp_(-9, 9)))
+    module.mask = (torch.rand_like(module.fc1.weight) < 0.5).float()
+    if changes == "bounds":
+        with torch.no_grad():
+            module.fc1.weight[0, 0] = 20.0
+    module(spikes())
+    before = module.fc1.weight.detach().clone()
+    with pytest.raises(DescriptionError, match=r"changes 'fc1.weight' in its forward pass"):
+        mimdsim.from_torch(module, spikes())
+    assert torch.equal(module.fc1.weight, before)
+
+
+def test_parameters_that_nothing_uses_are_told_and_those_that_something_does_are_refused() -> None:
+    module = Net()
+    module.other = nn.Linear(3, 3)
+    with pytest.warns(UserWarning, match=r"depends on 'other.weight', 'other.bias', which nothing trains"):
+        mimdsim.from_torch(module, spikes())
+    used = Net(ends=lambda sent, _: torch.stack(sent) + 0 * used.other.weight.sum())
+    used.other = nn.Linear(3, 3, bias=False)
+    with pytest.raises(DescriptionError):
+        mimdsim.from_torch(used, spikes())
+    module = Net(ends=lambda _, v: torch.stack(v), reset_mechanism="none", learn_threshold=True)
+    with pytest.warns(UserWarning, match=r"depends on 'lif2.threshold', which nothing trains"):
+        mimdsim.from_torch(module, spikes())
+
+
+def test_log_softmax_is_said_to_be_in_the_loss() -> None:
+    module = Net(ends=lambda sent, _: functional.log_softmax(sum(sent), -1))
+    with pytest.warns(UserWarning, match="goes through 'log_softmax', which the cross-entropy has in it"):
+        mimdsim.from_torch(module, spikes())
 
 
 class _Cell(nn.Module):  # type: ignore[misc]

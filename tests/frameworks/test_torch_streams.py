@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from test_from_torch import SPIKES, refusal
 from torch_networks import CLASSES, HIDDEN, INPUTS, ZOO, example
+from torch_training import check_by_operations
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -139,7 +140,7 @@ def test_every_product_of_an_ms_resnet_runs_once() -> None:
     )
 
 
-def test_an_image_whose_current_is_computed_once_is_refused() -> None:
+def test_an_image_whose_current_is_computed_once_is_shared_by_equations() -> None:
     """Before a loop in which several neurons read it: it is no sequence."""
 
     class Shown(nn.Module):  # type: ignore[misc]
@@ -149,10 +150,16 @@ def test_an_image_whose_current_is_computed_once_is_refused() -> None:
             self.one, self.two, self.last = (snn.Leaky(beta=0.9, init_hidden=True) for _ in "123")
 
         def forward(self, x: Any) -> Any:
+            for each in (self.one, self.two, self.last):
+                each.reset_mem()
             current = self.fc(x)
             return torch.stack([self.last(self.out(self.one(current) + self.two(current))) for _ in range(4)])
 
-    assert "'fc.weight' is shared by several layers" in refusal(Shown(), torch.rand(5, INPUTS))
+    torch.manual_seed(0)
+    module = Shown()
+    for each in (module.fc, module.out):
+        each.weight.data.mul_(5.0)
+    check_by_operations("'fc.weight' is shared by several layers", module, torch.rand(5, INPUTS))
 
 
 def test_trained_weights_go_back_where_they_were() -> None:

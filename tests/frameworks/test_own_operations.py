@@ -1,0 +1,297 @@
+"""Neurons of frameworks that are read by their own operations, since no model of them does what the module does: three
+training steps beside PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from torch_training import check_by_operations, check_steps
+
+from mimdsim.base.errors import MimdsimError
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+zoo = pytest.importorskip("torch_networks")
+frameworks = pytest.importorskip("mimdsim.frameworks")
+jelly = pytest.importorskip("spikingjelly.activation_based.neuron")
+nn, snn, norse = zoo.nn, zoo.snn, zoo.norse
+
+INPUTS, HIDDEN, CLASSES = 12, 10, 5
+SPIKES = (torch.rand(9, 4, INPUTS, generator=torch.Generator().manual_seed(1)) < 0.4).float()
+
+
+class Two(nn.Module):  # type: ignore[misc, name-defined]
+    """Two layers of which the second's potential is returned. hidden, read: what weights read of the first, and what is
+    returned of the second, of (what they sent, their state)."""
+
+    def __init__(self, last: Any, first: Any = None, hidden: Any = None, read: Any = None, scale: float = 4.0):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.first, self.last = first or snn.Leaky(beta=0.9), last
+        self.hidden, self.read = hidden or (lambda sent, _: sent), read or (lambda _, potential: potential)
+        with torch.no_grad():
+            self.fc1.weight.mul_(scale)
+            self.fc2.weight.mul_(scale)
+
+    def gathered(self, out: list[Any]) -> Any:
+        return torch.stack(out)
+
+    def forward(self, x: Any) -> Any:
+        states: list[tuple[Any, ...]] = [(), ()]
+        out = []
+        for step in x:
+            for at, (weights, cells) in enumerate(((self.fc1, self.first), (self.fc2, self.last))):
+                current = weights(self.hidden(*step) if at else step)
+                if not states[at] and hasattr(cells, "reset_mem"):
+                    begun = cells.reset_mem()
+                    states[at] = begun if isinstance(begun, tuple) else (begun,)
+                sent, *states[at] = made if isinstance(made := cells(current, *states[at]), tuple) else (made,)
+                step = sent, potential_of(cells, states[at])
+                states[at] = [sent, *states[at]] if isinstance(cells, (snn.RLeaky, snn.RSynaptic)) else states[at]
+            out.append(self.read(*step))
+        return self.gathered(out)
+
+
+def potential_of(cells: Any, states: Any) -> Any:
+    """What a cell of each framework calls so."""
+    return cells.v if hasattr(cells, "v") else getattr(states[-1], "v", states[-1])
+
+
+LAST: dict[str, Callable[[], Any]] = {
+    "recurrent": lambda: snn.RLeaky(beta=0.9, linear_features=CLASSES),
+    "recurrent, reset to zero": lambda: snn.RLeaky(beta=0.9, linear_features=CLASSES, reset_mechanism="zero"),
+    "recurrent, never reset": lambda: snn.RLeaky(beta=0.9, linear_features=CLASSES, reset_mechanism="none"),
+    "recurrent, beta of each, learned": lambda: snn.RLeaky(
+        beta=torch.linspace(0.3, 0.9, CLASSES), linear_features=CLASSES, learn_beta=True
+    ),
+    "recurrent, with currents": lambda: snn.RSynaptic(alpha=0.8, beta=0.9, linear_features=CLASSES),
+    "thresholds of its own": lambda: snn.Leaky(beta=0.8, threshold=torch.linspace(0.5, 1.5, CLASSES)),
+    "a threshold that is learned": lambda: snn.Leaky(beta=0.8, learn_threshold=True),
+    "norse LIF": norse.LIFCell,
+    "norse LSNN": norse.LSNNCell,
+    "norse LIF, recurrent": lambda: norse.LIFRecurrentCell(CLASSES, CLASSES),
+    "spikingjelly LIF": lambda: jelly.LIFNode(tau=2.0),
+    "spikingjelly LIF, soft reset": lambda: jelly.LIFNode(tau=2.0, v_reset=None),
+    "spikingjelly IF": jelly.IFNode,
+    "spikingjelly PLIF": jelly.ParametricLIFNode,
+}
+
+
+@pytest.mark.first(5)
+@pytest.mark.parametrize("name", LAST)
+def test_potentials_of_neurons_that_spike_are_read_as_pytorch_trains_them(name: str) -> None:
+    torch.manual_seed(0)
+    check_steps(Two(LAST[name](), scale=20.0 if "norse" in name else 4.0), SPIKES)
+
+
+def test_both_are_read_of_what_is_asked_for() -> None:
+    """Of a module that returns spikes and potentials of a recurrent layer."""
+
+    class Both(Two):
+        def gathered(self, out: list[Any]) -> Any:
+            return torch.stack([spikes for spikes, _ in out]), torch.stack([potential for _, potential in out])
+
+    torch.manual_seed(0)
+    module = Both(LAST["recurrent"](), read=lambda *both: both)
+    for output, loss, read in (
+        ("", "", "spikes"),
+        ("spikes", "", "spikes"),
+        ("membrane", "", "membrane"),
+        ("", "mse_membrane_loss", "membrane"),
+    ):
+        made = frameworks.from_torch(module, SPIKES, output=output, loss=loss)
+        assert made.network.output == read
+        assert made.network.neuron[-1] == ("rleaky" if read == "spikes" else "neuron_of_output")
+
+
+class Written(nn.Module):  # type: ignore[misc, name-defined]
+    """Neurons that are written out, whose own weights read their spikes. read: what is returned of a timestep."""
+
+    def __init__(self, read: Callable[[Any, Any], Any]):
+        super().__init__()
+        self.fc, self.own, self.spike = nn.Linear(INPUTS, CLASSES), nn.Linear(CLASSES, CLASSES), snn.surrogate.atan()
+        self.read = read
+
+    def forward(self, x: Any) -> Any:
+        potential = spikes = torch.zeros(x.shape[1], CLASSES)
+        out = []
+        for step in x:
+            potential = 0.8 * potential + 3 * self.fc(step) + self.own(spikes) - spikes.detach()
+            spikes = self.spike(potential - 1)
+            out.append(self.read(spikes, potential))
+        return torch.stack(out)
+
+
+@pytest.mark.parametrize("what", ["spikes", "potential"])
+def test_what_written_neurons_return_is_read_and_not_what_their_own_weights_read(what: str) -> None:
+    """The spikes were read in place of the potential."""
+    torch.manual_seed(0)
+    module = Written(lambda spikes, potential: spikes if what == "spikes" else potential)
+    check_steps(module, SPIKES)
+    (cell,) = frameworks.from_torch(module, SPIKES).network.cells.values()
+    assert (cell.recurrent_of == "output") == (what == "spikes")
+
+
+def test_states_of_cells_that_are_returned_in_place_of_what_they_send_are_refused() -> None:
+    class State(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = nn.LSTMCell(INPUTS, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            sent = state = torch.zeros(x.shape[1], CLASSES)
+            out = []
+            for step in x:
+                sent, state = self.cell(step, (sent, state))
+                out.append(state)
+            return torch.stack(out)
+
+    with pytest.raises(MimdsimError, match="what is read of 'cell' is not what it sends"):
+        frameworks.from_torch(State(), SPIKES)
+
+
+HIDDEN_READ: dict[str, tuple[Any, str]] = {
+    "potentials of a hidden layer": (
+        lambda _, potential: potential,
+        "'last' reads a state of 'first'; layers read spikes",
+    ),
+    "half of the spikes, less half of the potential": (lambda z, v: z / 2 - v / 2, "'fc2.weight' is multiplied by"),
+    "spikes times potentials": (lambda spikes, potential: spikes * potential, "'fc2.weight' is multiplied by what"),
+    "squares": (lambda _, potential: potential * potential, "'fc2.weight' is multiplied by what"),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN_READ)
+def test_what_hidden_neurons_send_besides_spikes_is_read_by_their_operations(name: str) -> None:
+    torch.manual_seed(0)
+    hidden, said = HIDDEN_READ[name]
+    module = Two(snn.Leaky(beta=0.9), hidden=hidden, read=lambda sent, _: sent, scale=2.0)
+    check_by_operations(said, module, SPIKES)
+
+
+def test_constants_of_each_neuron_beside_learned_ones_are_frozen() -> None:
+    """As in snnTorch's regression tutorials: beta is learned, the thresholds are drawn once."""
+    torch.manual_seed(0)
+    first = snn.Leaky(beta=torch.rand(HIDDEN), threshold=0.5 + torch.rand(HIDDEN), learn_beta=True)
+    last = snn.Leaky(beta=torch.rand(1), learn_beta=True, reset_mechanism="none")
+    module = Two(last, first)
+    made = frameworks.from_torch(module, SPIKES)
+    assert made.network.learned == {"hidden0": ("beta", "threshold"), "output": ("beta",)}
+    assert made.training.frozen == ("hidden0.threshold",)
+    check_steps(module, SPIKES)
+
+
+def test_hooks_on_neurons_are_refused_in_either_way() -> None:
+    module = Two(snn.Leaky(beta=0.9), hidden=lambda _, potential: potential)
+    module.first.register_forward_hook(lambda *_: None)
+    with pytest.raises(MimdsimError, match=r"'first' \(Leaky\) has hooks"):
+        frameworks.from_torch(module, SPIKES)
+
+
+def test_warnings_are_those_of_the_way_that_was_taken_and_point_to_the_caller() -> None:
+    module = Two(snn.Leaky(beta=0.9), hidden=lambda _, potential: potential, scale=0.0)
+    with pytest.warns(UserWarning, match="sends no spikes|by their own operations") as told:
+        frameworks.from_torch(module, SPIKES)
+    assert {each.filename for each in told} == {__file__}
+    assert len({str(each.message) for each in told}) == len(told)
+
+
+class Reader(nn.Module):  # type: ignore[misc, name-defined]
+    """Spikes of one layer, and a linear layer that reads them at its end, in the order of `read`."""
+
+    def __init__(self, read: Callable[[Any, list[Any]], Any], inputs: int = HIDDEN, axis: int = 0):
+        super().__init__()
+        self.fc, self.cells, self.drop = nn.Linear(INPUTS, HIDDEN), snn.Leaky(beta=0.9), nn.Dropout(0.5)
+        self.out, self.read, self.axis = nn.Linear(inputs, CLASSES), read, axis
+        with torch.no_grad():
+            self.fc.weight.mul_(4)
+
+    def forward(self, x: Any) -> Any:
+        state, sent = self.cells.reset_mem(), []
+        for step in x.unbind(self.axis):
+            spikes, state = self.cells(self.fc(step), state)
+            sent.append(spikes)
+        return self.read(self, sent)
+
+
+SLICES: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "in every timestep": lambda own, sent: torch.stack([own.out(each[:, 2:8]) for each in sent]),
+    "averaged": lambda own, sent: torch.stack([own.out(each[:, 2:8]) for each in sent]).mean(0),
+    "of the mean": lambda own, sent: own.out(torch.stack(sent)[:, :, 2:8].mean(0)),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_a_linear_layer_reads_some_neurons(name: str) -> None:
+    torch.manual_seed(0)
+    made = frameworks.from_torch(Reader(SLICES[name], 6), SPIKES)
+    assert (made.network.neuron, made.training.pruned) == (("leaky", "li"), {"output": 0.0})
+    check_steps(Reader(SLICES[name], 6), SPIKES)
+
+
+DROPPED: dict[str, tuple[Callable[[Any, list[Any]], Any], str]] = {
+    "in every timestep, then averaged": (
+        lambda own, sent: own.out(torch.stack([own.drop(each) for each in sent]).mean(0)),
+        "timestep",
+    ),
+    "of all timesteps, then averaged": (lambda own, sent: own.out(own.drop(torch.stack(sent)).mean(0)), "timestep"),
+    "of the mean": (lambda own, sent: own.out(own.drop(torch.stack(sent).mean(0))), "sequence"),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_dropout_before_a_linear_layer_is_drawn_as_often_as_the_module_does(name: str) -> None:
+    read, per = DROPPED[name]
+    network = frameworks.from_torch(Reader(read), SPIKES).network
+    assert (network.dropout, network.dropout_per) == ((0.0, 0.5), per)
+
+
+def test_dropout_twice_before_a_linear_layer_is_refused() -> None:
+    twice = Reader(lambda own, sent: own.out(own.drop(own.drop(torch.stack(sent)).mean(0))))
+    with pytest.raises(MimdsimError):
+        frameworks.from_torch(twice, SPIKES)
+
+
+def test_time_may_be_the_last_axis() -> None:
+    torch.manual_seed(0)
+    module = Reader(lambda own, sent: own.out(sum(sent)), axis=-1)
+    program = frameworks.torch_function(frameworks.from_torch(module, SPIKES.permute(1, 2, 0)), "tiny")
+    torch.testing.assert_close(program(SPIKES), module(SPIKES.permute(1, 2, 0)), rtol=1e-5, atol=1e-5)
+
+
+def test_a_list_of_later_timesteps_of_neurons_that_are_written_out_has_a_burn_in() -> None:
+    class Late(Written):
+        def forward(self, x: Any) -> Any:
+            potential, out = torch.zeros(x.shape[1], CLASSES), []
+            for t, step in enumerate(x):
+                potential = 0.8 * potential + self.fc(step)
+                if t >= 4:
+                    out.append(potential)
+            return torch.stack(out)
+
+    torch.manual_seed(0)
+    module = Late(lambda *_: None)
+    module.own = None
+    assert frameworks.from_torch(module, SPIKES).training.burn_in == 4
+    check_steps(module, SPIKES)
+
+
+def test_few_timesteps_are_said_to_be_few() -> None:
+    module = Written(lambda spikes, _: spikes)
+    with pytest.raises(MimdsimError, match="nearest: an example of 4 timesteps or more"):
+        frameworks.from_torch(module, SPIKES[:2])
+
+
+def test_copies_of_a_parameter_without_axes_are_no_views_of_some_of_it() -> None:
+    class Gated(Written):
+        def __init__(self) -> None:
+            super().__init__(lambda spikes, _: spikes)
+            self.gate = nn.Parameter(torch.tensor(0.3))
+
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) * self.gate.clone().detach().gt(0.0).float()
+
+    with pytest.raises(MimdsimError):
+        frameworks.from_torch(Gated(), SPIKES)
