@@ -48,6 +48,7 @@ def from_torch(
     workload: str = "",
     changes: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
+    zero_states: bool = False,
 ) -> Workload:
     """The workload of a network written in PyTorch, with its weights, for `run`, `check`, `place` and `compare`.
 
@@ -60,7 +61,8 @@ def from_torch(
     added up over the timesteps unless it returns their mean, their maximum or the last. output: what the loss reads of
     the last layer, "spikes" or "membrane"; default: what the module returns of it, spikes if both.
     workload: one to take data, training and mapping from; default: random spikes as frequent as the example's. changes:
-    keys of the made description. out: a folder to write it to (default: one for this process).
+    keys of the made description. out: a folder to write it to (default: one for this process). zero_states:
+    states that the module draws at random in every forward pass begin at 0 instead.
 
     Raises DescriptionError, by its name, for what is not understood: a layer, a function between layers, an option that
     changes what they do. Warns of layers that never spike on the example, and of neurons that no model does, which are
@@ -73,6 +75,7 @@ def from_torch(
     from mimdsim.frameworks.reading import read_workload
 
     asked: dict[str, Any] = {"loss": loss, "output": output, "workload": workload, "changes": changes, "out": out}
+    asked["zero_states"] = zero_states
     return read_workload(module, example_input, timesteps, asked)
 
 

@@ -175,9 +175,9 @@ def kind_of(module: torch.nn.Module) -> Kind:
 class ModuleRecorder(Recorder):
     """Follows tensors through the calls of modules, too."""
 
-    def __init__(self, module: torch.nn.Module, written: Collection[str]):
-        """written: names of neurons whose own operations are read."""
-        super().__init__(module)
+    def __init__(self, module: torch.nn.Module, written: Collection[str], zero_states: bool):
+        """written: names of neurons whose own operations are read; zero_states: as of `Recorder`."""
+        super().__init__(module, zero_states)
         self._written = written
         self._kept: dict[int, list[tuple[Any, torch.Tensor]]] = {}  # states that neurons keep, by id of the module
 
@@ -555,15 +555,19 @@ def _hooks_of(module: torch.nn.Module) -> bool:
 
 
 def record(
-    module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, written: Collection[str] = ()
+    module: torch.nn.Module,
+    example: torch.Tensor,
+    timesteps: int | None,
+    written: Collection[str] = (),
+    zero_states: bool = False,
 ) -> Recorded:
     """A forward pass on the example: one call, or one for each of the timesteps. written: names of neurons of a
-    framework whose own operations are read.
+    framework whose own operations are read; zero_states: numbers that the module draws are 0.
 
     With `timesteps` the module takes one timestep a call: example[t] where the example has that many entries, else the
     same in every one.
     """
-    recorder = ModuleRecorder(module, written)
+    recorder = ModuleRecorder(module, written, zero_states)
     seen = recorder.seen
     steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
     made: Any = None

@@ -158,12 +158,13 @@ def workload_of(
     workload: str = "",
     changes: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
+    zero_states: bool = False,
     written: tuple[str, ...] = (),
 ) -> Workload:
     """See `mimdsim.from_torch`. timesteps: of a module called once in each; None: of one that takes them all. written:
     names of neurons of a framework whose own operations are read."""
     _check_arguments(module, example_input, timesteps)
-    recorded = with_currents(record(module, example_input, timesteps, written))
+    recorded = with_currents(record(module, example_input, timesteps, written, zero_states))
     wanted = output or ("membrane" if "membrane" in str(loss) else "")
     recorded = _with_read_out(module, with_own_neurons(recorded, wanted))
     layers = layers_of(module, recorded)
@@ -174,6 +175,7 @@ def workload_of(
     reads = output_read(wanted, recorded, last)
     if needs_own_operations(last, reads):
         asked: Any = {"loss": loss, "output": output, "workload": workload, "changes": changes, "out": out}
+        asked["zero_states"] = zero_states
         return workload_of(module, example_input, timesteps, **asked, written=(last.calls.name,))
     recorded = _with_burn_in(recorded, last, reads)
     reading, returned = read_over_time(recorded, last, reads, stepwise, not loss)
@@ -193,7 +195,8 @@ def workload_of(
             check_gradients(module, recorded, layers, network, weights, values, seen, returned)
         except DescriptionError as problem:
             precise = example_input.dtype == torch.float64
-            if precise or not _runs_in_float64(module, example_input, timesteps, loss, output, written):
+            how = {"loss": loss, "output": output, "zero_states": zero_states, "written": written}
+            if precise or not _runs_in_float64(module, example_input, timesteps, how):
                 raise problem from None
     base = base_table(workload, Path(out or ".")) if workload else random_workload(values, classes)
     table = described(recorded, values.shape, base, reads, loss, reading)
@@ -259,12 +262,7 @@ def _check_arguments(module: torch.nn.Module, example_input: torch.Tensor, times
 
 
 def _runs_in_float64(
-    module: torch.nn.Module,
-    example: torch.Tensor,
-    timesteps: int | None,
-    loss: str | Mapping[str, Any],
-    output: str,
-    written: tuple[str, ...],
+    module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, how: Mapping[str, Any]
 ) -> bool:
     """Whether a copy of it is read without a complaint where PyTorch rounds next to nothing."""
     rounded, default = torch.Tensor.float, torch.get_default_dtype()
@@ -273,7 +271,7 @@ def _runs_in_float64(
     try:
         with warnings.catch_warnings(action="ignore"):
             precise = copy.deepcopy(module).double()
-            workload_of(precise, example.double(), timesteps, loss=loss, output=output, written=written)
+            workload_of(precise, example.double(), timesteps, **how)
     except Exception:
         return False
     finally:

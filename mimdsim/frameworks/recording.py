@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from mimdsim.frameworks.arithmetic import (
+    COMPARES,
     TIMES,
 )
 from mimdsim.frameworks.neurons import refusal, tell
@@ -94,6 +95,8 @@ DRAWS = {
     "multinomial", "bernoulli_", "exponential_", "normal_", "random_", "uniform_",
 }  # fmt: skip
 
+BEGINS = {"rand", "rand_like", "randn", "randn_like", "normal", "uniform_", "normal_"}  # as states do, in a draw
+
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 
 SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
@@ -116,13 +119,16 @@ COMPLEMENTS = {"__rsub__", "rsub"}
 class Recorder(ProductRecorder):
     """Follows tensors through a module: `run` is called inside `with`."""
 
-    def __init__(self, module: torch.nn.Module):
+    def __init__(self, module: torch.nn.Module, zero_states: bool):
+        """zero_states: numbers that the module draws are 0."""
         super().__init__(module)
+        self.zero_states = zero_states
         self.example: torch.Tensor | None = None  # of all timesteps
         self.names = {id(each): name for name, each in module.named_modules()}
         self._inside = 0
         self._chosen: dict[Made, Made] = {}  # of some neurons, and where that is
         self._drawn: set[int] = set()  # ids of tensors that hold random numbers
+        self._begun: set[int] = set()  # of those with which states begin at 0 instead
         _check_tied(module)
         self.logits: dict[int, torch.Tensor] = {}  # of samples, by id of the log_softmax made of them
         for path, each in module.named_modules():
@@ -149,6 +155,8 @@ class Recorder(ProductRecorder):
         before = args if self._inside else self._before(name, args)
         drops = func in DROPOUTS  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
+        if self.zero_states and not self._inside and self._begins(name, args, made):
+            return made.zero_()
         if not self._inside:
             self._follow(func, args, before, kwargs, made)
         return made
@@ -258,13 +266,24 @@ class Recorder(ProductRecorder):
         several = {(each, getattr(each, "entry", None)): each for each in known}  # entries of one are others
         self.mark(made, times or self._unread(by, *several.values(), divisor=divisor))
 
+    def _begins(self, name: str, args: Any, made: Any) -> bool:
+        """Whether a function drew numbers with which states may begin; raises DescriptionError where such numbers are
+        compared, as of a mask."""
+        if name in BEGINS and made.is_floating_point():
+            self._begun.add(id(made))
+            self._held.append(made)
+            return True
+        if name.strip("_") in COMPARES and not self._begun.isdisjoint(map(id, args)):
+            self._draw(name, [Input()], made)
+        return False
+
     def _draw(self, name: str, known: list[Origin], made: Any, masks: bool = False) -> None:
         """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too. masks:
         they are what dropout leaves of numbers that are known."""
         if (known and not name.endswith("_like")) or name in LEAVES:
             raise refusal(
-                f"'{name}' reads random numbers that the module draws, others every time; nearest: encode the example "
-                "before the module gets it, states that begin at 0, torch.nn.Dropout of spikes"
+                f"'{name}' reads random numbers that the module draws, others every time; nearest: states that begin "
+                "at 0 (zero_states=True), an example that is encoded before, torch.nn.Dropout of spikes"
             )
         for each in tensors_in(made):
             varied = bool((each != each.flatten()[0]).any()) if each.numel() > 1 else bool(each.any())

@@ -148,6 +148,49 @@ def test_parameters_that_nothing_uses_are_told_and_those_that_something_does_are
         mimdsim.from_torch(module, spikes())
 
 
+class Drawn(nn.Module):  # type: ignore[misc]
+    """States that begin at random, as in sparch; masked: spikes are left out by hand."""
+
+    def __init__(self, draw: Callable[..., Any], masked: bool = False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.own, self.draw, self.masked = (
+            nn.Linear(INPUTS, CLASSES),
+            nn.Linear(CLASSES, CLASSES),
+            draw,
+            masked,
+        )
+        self.spike = snn.surrogate.atan()
+        with torch.no_grad():
+            self.fc.weight.mul_(8)
+
+    def forward(self, x: Any) -> Any:
+        potential, sent = self.draw(x.shape[1], CLASSES), self.draw(x.shape[1], CLASSES)
+        out = []
+        for now in x:
+            potential = 0.9 * (potential - sent) + self.fc(now) + self.own(sent)
+            sent = self.spike(potential - 1)
+            if self.masked:
+                sent = sent * (self.draw(x.shape[1], CLASSES) < 0.5).float()
+            out.append(sent)
+        return torch.stack(out)
+
+
+def _uniform(*shape: int) -> Any:
+    return torch.empty(shape).uniform_()
+
+
+@pytest.mark.parametrize("draw", [torch.rand, torch.randn, _uniform])
+def test_states_that_are_drawn_begin_at_0_where_that_is_asked_for(draw: Callable[..., Any]) -> None:
+    with pytest.raises(DescriptionError, match=r"states that begin at 0 \(zero_states=True\)"):
+        mimdsim.from_torch(Drawn(draw), spikes())
+    workload = mimdsim.from_torch(Drawn(draw), spikes(), zero_states=True)
+    made = mimdsim.torch_function(workload, "tiny")(spikes())
+    torch.testing.assert_close(made, Drawn(torch.zeros)(spikes()).sum(0))
+    with pytest.raises(DescriptionError, match="reads random numbers that the module draws"):
+        mimdsim.from_torch(Drawn(draw, masked=True), spikes(), zero_states=True)
+
+
 def test_log_softmax_is_said_to_be_in_the_loss() -> None:
     module = Net(ends=lambda sent, _: functional.log_softmax(sum(sent), -1))
     with pytest.warns(UserWarning, match="goes through 'log_softmax', which the cross-entropy has in it"):
