@@ -108,7 +108,6 @@ NEAREST = {
     **dict.fromkeys(("DSRIFNode", "DSRLIFNode", "ILIFNode", "OTTTLIFNode"), "spikingjelly IFNode or LIFNode"),
     "GatedLIFNode": "spikingjelly ParametricLIFNode",
     "ElementWiseRecurrentContainer": "spikingjelly LinearRecurrentContainer of spikes, or snntorch RLeaky",
-    "SynapseFilter": "a neuron without a threshold, written out, that its weights read",
     **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     "ReLU": "a spiking layer",
 }
@@ -291,7 +290,7 @@ class ModuleRecorder(Recorder):
     def _step_alone(self, kind: Any, given: Any, place: int) -> Step | None:
         """The step that a function is of one of what it reads, where other values of neurons make no difference."""
         others = [arg for at, arg in enumerate(given) if at != place]
-        many = [isinstance(arg, torch.Tensor) and (arg.numel() > 1 or self.origin(arg) is not None) for arg in others]
+        many = [isinstance(arg, torch.Tensor) and (arg.numel() > 1 or self._varies(arg)) for arg in others]
 
         def function(fill: float, x: torch.Tensor) -> torch.Tensor:
             filled = [torch.full_like(x, fill) if more else arg for arg, more in zip(others, many, strict=True)]
@@ -302,6 +301,11 @@ class ModuleRecorder(Recorder):
         numbers = (repr(arg.tolist() if isinstance(arg, torch.Tensor) else arg) for arg in plain)
         tried = (partial(function, fill) for fill in ((0.0, 0.375) if any(many) else (0.0,)))
         return self._step((kind, place, *numbers), *tried)
+
+    def _varies(self, tensor: torch.Tensor) -> bool:
+        """Whether it is made of what is known, and is no parameter that stays as it is."""
+        origin = self.origin(tensor)
+        return origin is not None and not (isinstance(origin, Parameter) and not tensor.requires_grad)
 
     def _where(self, module: torch.nn.Module) -> str:
         return f"'{self.names.get(id(module), type(module).__name__)}' ({type(module).__name__})"
@@ -541,10 +545,10 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
 
 
 def neurons_of_models(module: torch.nn.Module) -> tuple[str, ...]:
-    """The names of neurons of snnTorch, Norse and SpikingJelly whose own operations may be read; none where one has
-    hooks, which nothing here would call."""
-    found = {name: each for name, each in module.named_modules() if has_model(each)}
-    found = {name: each for name, each in found.items() if not neuron_key(each).startswith("torch.")}
+    """The names of neurons, and of other modules that are refused, of snnTorch, Norse and SpikingJelly, whose own
+    operations may be read; none where one has hooks, which nothing here would call."""
+    of_frameworks = {name: each for name, each in module.named_modules() if neuron_key(each).startswith(FRAMEWORKS)}
+    found = {name: each for name, each in of_frameworks.items() if kind_of(each) in (Kind.NEURON, Kind.UNKNOWN)}
     return () if any(map(_hooks_of, found.values())) else tuple(found)
 
 

@@ -188,8 +188,9 @@ def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
         state = only_states and (last.calls.name, False) in returned
         if (state and wanted != "spikes") or (spikes and wanted == "membrane"):
             raise refusal(
-                f"what is read of '{last.calls.name}' is not what it sends, of which weights read another kind; "
-                "nearest: a last layer that no other reads"
+                f"what is read of '{last.calls.name}' is not what weights read of it; nearest: a last layer that no "
+                "other reads, to whose state the currents of its own weights are added apart from others (v + fc(x) + "
+                "rec(z))"
             )
         return "spikes" if spikes else "membrane"
     if not wanted:

@@ -270,7 +270,12 @@ def _layer(
         assert refused is not None
         raise refused
     sends = writer.names.get(kind, "")
-    if kind and read_by <= own.weights and sends in {each.name for each in equations_of(written.texts)}:
+    if (
+        kind
+        and sums is not None
+        and read_by <= own.weights
+        and sends in {each.name for each in equations_of(written.texts)}
+    ):
         written, outputs = written.sending(sends), {when[kind] - age: made for made, age in shown.items()}
     else:
         sends = OUTPUT

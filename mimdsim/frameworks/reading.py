@@ -38,17 +38,21 @@ from mimdsim.frameworks.network_table import (
 )
 from mimdsim.frameworks.neurons import ONE_TIMESTEP, REFUSED_BY, Reading, ReadingRefused, numbers_of, refusal, tell
 from mimdsim.frameworks.origins import (
+    Currents,
     Dropout,
     Dropped,
     FunctionResult,
     Input,
     LayerOutput,
+    Made,
     Origin,
     Pooled,
     Product,
+    Read,
     Slice,
     Sum,
     burn_in_of,
+    each_in,
     feeds_of,
     parts_of,
     sources_in,
@@ -526,7 +530,7 @@ def _of_one_layer(of: Origin | None) -> tuple[Origin | None, ...]:
     parts: tuple[Origin | None, ...] = ()
     if isinstance(of, FunctionResult) and of.by in GATHERS:
         # after what neurons send before they get anything, which is compared by its values
-        parts = tuple(itertools.dropwhile(lambda part: not parts_of(part) and not senders_in(part), of.of))
+        parts = tuple(itertools.dropwhile(_is_begun, of.of))
     if isinstance(of, Sum):
         by_call: dict[int, list[Any]] = {}
         for part in (part for each in of.parts for part in (_of_one_layer(each) or (each,))):
@@ -537,6 +541,14 @@ def _of_one_layer(of: Origin | None) -> tuple[Origin | None, ...]:
             return of.parts if len(set(map(_layers_of, of.parts))) == 1 else ()
         parts = tuple(Sum(parts=tuple(each)) if len(each) > 1 else each[0] for each in by_call.values())
     return parts if len(set(map(_layers_of, parts))) == 1 else ()
+
+
+def _is_begun(origin: Origin | None) -> bool:
+    """Whether it is of no known origin, or made of parameters and numbers alone."""
+    if isinstance(origin, Made):
+        every = each_in((Made, Read), origin)
+        return not any(isinstance(each, (LayerOutput, Input, Currents)) for each in every)
+    return not parts_of(origin) and not senders_in(origin)
 
 
 def _layers_of(origin: Origin | None) -> object:

@@ -227,10 +227,13 @@ class Written:
 
     def sending(self, name: str) -> Written:
         """The same neurons, which send what another equation makes, while their own weights read what they sent."""
-        swapped = {name: OUTPUT, OUTPUT: (own := f"{name}_{OUTPUT}")}
+        own, taken = f"{name}_{OUTPUT}", {*self.rows, *(text.partition(" = ")[0] for text in self.texts)}
+        while own in taken:
+            own += "_"
+        swapped = {name: OUTPUT, OUTPUT: own}
         pattern = re.compile(rf"\b({'|'.join(map(re.escape, swapped))})\b")
         texts = tuple(pattern.sub(lambda found: swapped[found[0]], text) for text in self.texts)
-        return replace(self, texts=texts, recurrent_of=own if self.own else OUTPUT)
+        return replace(self, texts=texts, recurrent_of=own)
 
 
 class LayerTimes:

@@ -148,7 +148,7 @@ def test_states_of_cells_that_are_returned_in_place_of_what_they_send_are_refuse
                 out.append(state)
             return torch.stack(out)
 
-    with pytest.raises(MimdsimError, match="what is read of 'cell' is not what it sends"):
+    with pytest.raises(MimdsimError, match="what is read of 'cell' is not what weights read of it"):
         frameworks.from_torch(State(), SPIKES)
 
 
@@ -295,3 +295,81 @@ def test_copies_of_a_parameter_without_axes_are_no_views_of_some_of_it() -> None
 
     with pytest.raises(MimdsimError):
         frameworks.from_torch(Gated(), SPIKES)
+
+
+def test_filters_between_layers_are_neurons_by_their_operations() -> None:
+    torch.manual_seed(0)
+    layers = pytest.importorskip("spikingjelly.activation_based.layer")
+
+    class Filtered(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.cells = nn.Linear(INPUTS, HIDDEN), jelly.LIFNode()
+            self.filter, self.out = layers.SynapseFilter(tau=5.0, learnable=True), nn.Linear(HIDDEN, CLASSES)
+            with torch.no_grad():
+                self.fc.weight.mul_(8)
+
+        def forward(self, x: Any) -> Any:
+            zoo.functional.reset_net(self)
+            return torch.stack([self.out(self.filter(self.cells(self.fc(step)))) for step in x])
+
+    check_steps(Filtered(), SPIKES)
+
+
+class First(nn.Module):  # type: ignore[misc, name-defined]
+    """Neurons that are written out and spike by their potential of the timestep before, at a threshold that may be a
+    parameter."""
+
+    def __init__(self, threshold: Any):
+        super().__init__()
+        self.fc, self.out = nn.Linear(INPUTS, HIDDEN, bias=False), nn.Linear(HIDDEN, CLASSES)
+        self.threshold, self.spike = threshold, snn.surrogate.atan()
+        with torch.no_grad():
+            self.fc.weight.mul_(6)
+
+    def forward(self, x: Any) -> Any:
+        potential, out = torch.zeros(x.shape[1], HIDDEN), []
+        for step in x:
+            spikes = self.spike(potential - self.threshold)
+            potential = 0.9 * potential + self.fc(step) - spikes.detach()
+            out.append(self.out(spikes))
+        return torch.stack(out)
+
+
+THRESHOLDS: dict[str, Callable[[], Any]] = {
+    "a number": lambda: 1.0,
+    "learned": lambda: nn.Parameter(torch.linspace(0.5, 1.5, HIDDEN)),
+    "fixed": lambda: nn.Parameter(torch.linspace(0.5, 1.5, HIDDEN), requires_grad=False),
+    "learned, of which some are below rest": lambda: nn.Parameter(torch.linspace(-0.3, 1.0, HIDDEN)),
+}
+
+
+@pytest.mark.parametrize("name", THRESHOLDS)
+def test_spikes_before_anything_was_read_are_those_of_thresholds_alone(name: str) -> None:
+    torch.manual_seed(0)
+    check_steps(First(THRESHOLDS[name]()), SPIKES)
+
+
+class Told(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Any, height: Any) -> Any:
+        ctx.save_for_backward(x, height)
+        return (x > 0).to(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        x, height = ctx.saved_tensors
+        return gradient * height * torch.relu(1 - x.abs()), None
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_constants_of_a_surrogate_may_be_parameters_that_are_not_learned(learned: bool) -> None:
+    torch.manual_seed(0)
+    height = nn.Parameter(torch.tensor([0.7]), requires_grad=learned)
+    module = Written(lambda spikes, _: spikes)
+    module.height, module.spike = height, lambda x: Told.apply(x, height)
+    if learned:
+        with pytest.raises(MimdsimError, match="its surrogate gradient is none of"):
+            frameworks.from_torch(module, SPIKES)
+    else:
+        check_steps(module, SPIKES)

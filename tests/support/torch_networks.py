@@ -1620,6 +1620,13 @@ def of_highest_of_samples(potentials: Any, labels: Any) -> Any:
     return torch.nn.functional.cross_entropy(potentials.max(1).values, labels)
 
 
+def of_squares_of_membranes(returned: Any, labels: Any) -> Any:
+    """snnTorch's mse_membrane_loss."""
+    potentials = returned[1]
+    wanted = torch.nn.functional.one_hot(labels, potentials.shape[-1]).to(potentials.dtype)
+    return ((potentials - wanted) ** 2).mean()
+
+
 EVERY = {"loss": "cross_entropy", "reading": "every"}
 
 
@@ -2447,6 +2454,20 @@ ZOO: dict[str, TorchNetwork] = {
     "snntorch membrane without reset": TorchNetwork(
         make=lambda: Loop(_leaky(), _leaky(reset_mechanism="none")), judge=of_every_membrane, loss=EVERY,
         options={"output": "membrane"},
+    ),
+    "snntorch regression tutorial 1: beta learned, thresholds drawn": TorchNetwork(
+        make=lambda: Loop(
+            snn.Leaky(beta=torch.linspace(0.5, 0.9, HIDDEN), threshold=torch.linspace(0.6, 1.4, HIDDEN), learn_beta=True),
+            snn.Leaky(beta=torch.tensor([0.8]), learn_beta=True, reset_mechanism="none"),
+        ),
+        judge=of_every_membrane, loss=EVERY, options={"output": "membrane"},
+    ),
+    "snntorch regression tutorial 2: potentials of a recurrent output": TorchNetwork(
+        make=lambda: Loop(
+            snn.RLeaky(beta=0.8, linear_features=HIDDEN),
+            snn.RLeaky(beta=torch.linspace(0.5, 0.9, CLASSES), linear_features=CLASSES),
+        ),
+        judge=of_squares_of_membranes, loss="mse_membrane_loss", scale=2.0,
     ),
     "snntorch Leaky, rates": TorchNetwork(
         make=lambda: Loop(_leaky(reset_mechanism="zero"), snn.Leaky(beta=torch.linspace(0.5, 0.95, CLASSES))),
