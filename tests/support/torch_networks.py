@@ -2457,7 +2457,9 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "snntorch regression tutorial 1: beta learned, thresholds drawn": TorchNetwork(
         make=lambda: Loop(
-            snn.Leaky(beta=torch.linspace(0.5, 0.9, HIDDEN), threshold=torch.linspace(0.6, 1.4, HIDDEN), learn_beta=True),
+            snn.Leaky(
+                beta=torch.linspace(0.5, 0.9, HIDDEN), threshold=torch.linspace(0.6, 1.4, HIDDEN), learn_beta=True
+            ),
             snn.Leaky(beta=torch.tensor([0.8]), learn_beta=True, reset_mechanism="none"),
         ),
         judge=of_every_membrane, loss=EVERY, options={"output": "membrane"},
