@@ -212,7 +212,7 @@ def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) ->
 
 def _groups(network: SpikingNetwork) -> int:
     """So many groups that the neurons of one fit into the list of their layer: neuron n is in group n modulo these."""
-    return max(2, *(-(-layer.neurons // layer.selection.capacity) for layer in network.layers if layer.spiking))
+    return max([2, *(-(-layer.neurons // layer.selection.capacity) for layer in network.layers if layer.spiking)])
 
 
 def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.random.Generator) -> None:

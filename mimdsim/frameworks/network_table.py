@@ -299,7 +299,9 @@ def objective(
     """Keys of [training] for the loss; by default the cross-entropy of what the module returns, by `reading`."""
     if not isinstance(loss, Mapping) and loss and loss not in LOSSES:
         raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
-    divisor = recorded.votes * divisor_of(next(iter(returned_by(recorded, last)), None))
+    spikes = not (by_membrane and last.calls.reading.has_potential)
+    ends = [each for each in returned_by(recorded, last) if (last.calls.name, spikes) in sources_in(each)]
+    divisor = recorded.votes * divisor_of(next(iter(ends), None))
     votes: dict[str, Any] = {"logit_scale": 1 / divisor} if divisor != 1 else {}
     reduced = reading not in ("", "every")
     reading, averaged = reading.removeprefix("mean "), reading == "mean softmax"

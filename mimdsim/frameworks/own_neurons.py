@@ -166,7 +166,7 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     found = [_replaced(origin, sent, known) for origin in recorded.returned]
     ends = [each.of[0] if isinstance(each, FunctionResult) and each.by == "div" else each for each in recorded.returned]
     times = {sent[end].call for end in ends if isinstance(end, Made) and end in sent}
-    plain = isinstance(ends[0] if ends else None, Made) and len(times) == 1 and not recorded.stepwise
+    plain = bool(ends) and all(isinstance(each, Made) for each in ends) and len(times) == 1 and not recorded.stepwise
     return replace(recorded, layers=made, returned=found, reading="last" if plain else recorded.reading)
 
 
@@ -223,6 +223,13 @@ def _layer(
     layer = LayerTimes(where, recorded.made, timesteps)
     families = layer.families(component, said)
     classes, line = _sent(where, families, component, output)
+    done = {each.op for each in classes.latest}
+    for each in each_in((Made,), *line):
+        if isinstance(each, Made) and each.op not in done and each not in layer.constant:
+            raise refusal(
+                f"{where}: '{each.by}' acts in some timesteps and not in the last; nearest: a loop that does the same "
+                "in every timestep"
+            )
     own = Own(line, reads)
     kind, shown = _returned_instead(families, line, classes, returned, output)
     reads = [read for read in reads if not own.is_silent(read)]
@@ -447,7 +454,7 @@ def _by_time(
         parts.setdefault(t, {})[gate] = read.tensor
         origins[t] = core_of(read)
     for t in range(1 + max(parts), timesteps):
-        if (last := _left_over(origins[t - 1], parts[t - 1], t, timesteps, recorded)) is not None:
+        if t - 1 in parts and (last := _left_over(origins[t - 1], parts[t - 1], t, timesteps, recorded)) is not None:
             parts[t], origins[t] = {0: last[0]}, last[1]
     missing = [t for t in range(timesteps) if t not in parts]
     if missing or len(parts) > timesteps:

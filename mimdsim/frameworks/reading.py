@@ -393,7 +393,8 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
     for name, layer in named(layers):
         calls, reading = layer.calls, layer.calls.reading
         sent = calls.sequence(calls.outputs)
-        if reading.spiking and not sent.any():
+        written = reading.written is not None and not reading.written.model(name).spiking
+        if reading.spiking and not written and not sent.any():
             tell(
                 f"layer '{calls.name}' sends no spikes on the example, so that little of it and of what reads it is "
                 "compared: give an example, or weights, with which it fires",

@@ -239,7 +239,7 @@ def _check_unused(recorded: Recorded, others: Mapping[str, torch.nn.Parameter]) 
     for name, gradient in zip(others, back, strict=False):
         if gradient is not None:
             raise refusal(f"the parameter '{name}' is no weight of a layer that ran; nothing here would train it")
-    tell(f"nothing that the module returns depends on {', '.join(map(repr, others))}, which nothing trains")
+    tell(f"PyTorch gives {', '.join(map(repr, others))} no gradient, and nothing trains such a parameter here either")
 
 
 def _in_order(layers: list[TorchLayer]) -> list[TorchLayer]:

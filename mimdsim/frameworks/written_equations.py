@@ -38,7 +38,7 @@ from mimdsim.frameworks.origins import (
     undropped,
 )
 from mimdsim.graph.cell_equations import FUNCTIONS, SUMS, cell_from_equations
-from mimdsim.graph.cells import OUTPUT, TAKEN, CellModel
+from mimdsim.graph.cells import OUTPUT, SUMMED, TAKEN, CellModel
 
 Operand = Made | Read | float | np.ndarray
 MOST_CLASSES = 100
@@ -301,6 +301,8 @@ class LayerTimes:
         equations do not make of those of others, by class."""
         found: dict[tuple[int, int], torch.Tensor] = {}
         begins: dict[int, float] = {}
+        differs: dict[int, int] = {}  # by class, the last timestep that makes it of other things than the last does
+        alike: dict[int, int] = {}  # and the first that makes it of the same
         waiting: list[tuple[int, Operand, int]] = [(0, made, times[0] - age) for made, age in line.items()]
         seen: set[tuple[int, int, int]] = set()  # also of values that are not held, which many others may be made of
         while waiting:
@@ -323,16 +325,24 @@ class LayerTimes:
             if tensor is not None:
                 found[kind, t] = torch.as_tensor(tensor)
             if not isinstance(made, Made) or (made.op, len(made.args)) != (of.op, len(of.args)):
+                differs[kind] = max(t, differs.get(kind, t))
                 continue
             # numbers that states begin with may come in another order
             turned = made.op in (ADD, TIMES) and _fits(of.args, made.args[::-1]) > _fits(of.args, made.args)
             pairs = [*zip(of.args, made.args[::-1] if turned else made.args, strict=True)]
             if any(_differ(*pair) for pair in pairs):
+                differs[kind] = max(t, differs.get(kind, t))
                 continue  # sums of fewer: the first timesteps have no currents before them
+            alike[kind] = min(t, alike.get(kind, t))
             for one, other in pairs:
                 if isinstance(one, Made) and one not in self.constant:
                     place = classes.places[one]
                     waiting.append((place.kind, other, t + times[place.kind] - place.age - times[kind]))
+        for kind in (each for each in differs if alike.get(each, self.timesteps) < differs[each]):
+            raise refusal(
+                f"{self.where}: '{classes.latest[kind].by}' is made in timestep {differs[kind]} of other things than "
+                f"in timestep {alike[kind]} and the last; nearest: a loop that does the same in every timestep"
+            )
         kept = dict(begins)
         # one after another: of two that are made of each other one has to stay, the one that has a name and is a state
         for kind in sorted(begins, key=lambda kind: bool(classes.latest[kind].name)):
@@ -550,7 +560,13 @@ class EquationWriter:
 
     def _unique(self, wanted: str, row: bool = False) -> str:
         name = re.sub(r"\W", "_", wanted) or "a"
-        reserved = not name.isidentifier() or keyword.iskeyword(name) or SUMS.fullmatch(name) or (row and name in TAKEN)
+        reserved = (
+            not name.isidentifier()
+            or keyword.iskeyword(name)
+            or SUMS.fullmatch(name)
+            or name == SUMMED
+            or (row and name in TAKEN)
+        )
         name = f"x_{name}" if reserved else name
         number, unique = 2, name
         while unique in self._taken:

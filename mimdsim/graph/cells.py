@@ -27,7 +27,9 @@ from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
 
 OUTPUT = "output"
-TAKEN = {*ROLES, *ROLES.values(), "spikes", "current", "normalised"}  # names that no row has
+SUMMED = "dw"  # by which gradients of weights are summed on tiles: neither a row nor a state has it
+# names that no row has
+TAKEN = {*ROLES, *ROLES.values(), "spikes", "current", "normalised", "g", "random", "delay", SUMMED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class CellModel:
     reads_itself: bool = False
 
     def __post_init__(self) -> None:
-        wrong = [f"state '{OUTPUT}'"] if OUTPUT in self.states else []
+        wrong = [f"state '{state}'" for state in self.states if state in (OUTPUT, SUMMED)]
         wrong += [f"row '{row}'" for row in self.rows if row in TAKEN]
         if wrong:
             raise MappingError(f"cell '{self.name}' has a {wrong[0]}, a name that is taken: give it another")

@@ -252,7 +252,8 @@ def _leave(
         if leaving is None or entered.carried.get(carry.leaves) not in needed:
             continue
         value = scan.body.value(carry.leaves)
-        if leaving in taken - {entered.carried[carry.leaves]}:  # it lies where another is carried
+        slices = {item.inside for _, item in entered.slices}  # which lie where the loss has them
+        if leaving in (taken - {entered.carried[carry.leaves]}) | slices:  # it lies where another is carried
             leaving = _copied(back, leaving, scan.body.value(carry.enters))
         taken.add(leaving)
         zeros = Zeros(shape=value.shape, capacity=value.capacity)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from torch_training import check_by_operations, check_steps
 
+import mimdsim
 from mimdsim.base.errors import MimdsimError
 
 pytestmark = pytest.mark.torch
@@ -373,3 +374,112 @@ def test_constants_of_a_surrogate_may_be_parameters_that_are_not_learned(learned
             frameworks.from_torch(module, SPIKES)
     else:
         check_steps(module, SPIKES)
+
+
+class Returns(Two):
+    """What is made of the spikes and of the potentials of all timesteps."""
+
+    def __init__(self, ends: Callable[[Any, Any], Any], **of_last: Any):
+        super().__init__(snn.Leaky(beta=0.8, **of_last), read=lambda *both: both)
+        self.ends = ends
+
+    def gathered(self, out: list[Any]) -> Any:
+        return self.ends(torch.stack([sent for sent, _ in out]), torch.stack([potential for _, potential in out]))
+
+
+SCALES: dict[str, tuple[Callable[[Any, Any], Any], dict[str, str], float, float]] = {
+    "rates and potentials": (lambda z, v: (z.sum(0) / 9, v), {"output": "membrane"}, 1.0, 1.0),
+    "rates of both": (lambda z, v: (z.sum(0) / 9, v), {}, 1.0, 1 / 9),
+    "potentials and rates": (lambda z, v: (v, z.sum(0) / 9), {"output": "spikes"}, 1.0, 1 / 9),
+    "tenths of spikes and potentials": (lambda z, v: (z / 10, v), {"loss": "ce_max_membrane_loss"}, 1.0, 1.0),
+    "larger spikes and potentials": (lambda z, v: (z, v), {"output": "membrane"}, 1.5, 1.0),
+    "potentials and larger spikes": (lambda z, v: (v, z), {"output": "spikes"}, 1.5, 1.5),
+}
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_the_scale_is_that_of_the_output_which_is_read(name: str) -> None:
+    ends, asked, size, scale = SCALES[name]
+    torch.manual_seed(0)
+    made = frameworks.from_torch(Returns(ends, graded_spikes_factor=size), SPIKES, **asked)
+    assert made.training.logit_scale == pytest.approx(scale)
+
+
+def test_the_reading_is_that_of_the_output_which_is_read() -> None:
+    """Of neurons that are read by their operations, the first of two outputs is of another kind."""
+    torch.manual_seed(0)
+    module = Returns(lambda z, v: (z.sum(0) / 9, v), reset_delay=False)
+    training = frameworks.from_torch(module, SPIKES, output="membrane").training
+    assert (training.reading, training.logit_scale) == ("sum", 1.0)
+
+
+class Clamped(nn.Module):  # type: ignore[misc, name-defined]
+    """Clamped in some timesteps, with a bound that the example does not reach."""
+
+    def __init__(self, when: Callable[[int], float]):
+        super().__init__()
+        self.fc, self.when = nn.Linear(INPUTS, CLASSES), when
+
+    def forward(self, x: Any) -> Any:
+        potential, out = torch.zeros(x.shape[1], CLASSES), []
+        for t, step in enumerate(x):
+            potential = 0.8 * potential + self.fc(step)
+            if bound := self.when(t):
+                potential = potential.clamp(max=bound)
+            out.append(potential)
+        return torch.stack(out)
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        (lambda t: 99.0 * (t < 3), "'clamp' acts in some timesteps and not in the last"),
+        (lambda t: 99.0 * (t == 3), "acts in some timesteps|of other things than"),
+        (lambda t: 98.0 if t in (1, 3) else 99.0, "of other things than"),
+        (lambda t: 99.0 * (t != 7), "of other things than"),
+    ],
+)
+def test_what_acts_in_some_timesteps_is_refused_where_the_example_does_not_show_it(
+    when: Callable[[int], float], said: str
+) -> None:
+    with pytest.raises(MimdsimError, match=said):
+        frameworks.from_torch(Clamped(when), SPIKES)
+
+
+def test_a_network_in_which_nothing_spikes_is_checked() -> None:
+    workload = frameworks.from_torch(Clamped(lambda _: 0.0), SPIKES)
+    assert all(each.passed for each in mimdsim.check(workload, "tiny").findings)
+
+
+@pytest.mark.parametrize("name", ["g", "dw", "random", "delay"])
+def test_names_that_programs_have_are_given_to_no_parameter(name: str) -> None:
+    class Named(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.spike = nn.Linear(INPUTS, CLASSES), snn.surrogate.atan()
+            self.register_parameter(name, nn.Parameter(torch.linspace(0.3, 0.8, CLASSES)))
+
+        def forward(self, x: Any) -> Any:
+            dw, out = torch.zeros(x.shape[1], CLASSES), []
+            for step in x:
+                dw = getattr(self, name) * dw + 3 * self.fc(step)
+                out.append(self.spike(dw - 1))
+            return torch.stack(out)
+
+    torch.manual_seed(0)
+    check_steps(Named(), SPIKES)
+
+
+def test_currents_that_are_left_over_of_no_timestep_are_none() -> None:
+    class Behind(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc1, self.cells = nn.Linear(INPUTS, HIDDEN), jelly.QIFNode(step_mode="m")
+            self.fc2 = nn.Linear(HIDDEN, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            zoo.functional.reset_net(self)
+            return self.fc2(self.cells(self.fc1(x)).relu())
+
+    with pytest.raises(MimdsimError):
+        frameworks.from_torch(Behind(), SPIKES)

@@ -137,14 +137,14 @@ def test_changes_of_weights_that_do_nothing_on_the_example_are_refused(changes: 
 def test_parameters_that_nothing_uses_are_told_and_those_that_something_does_are_refused() -> None:
     module = Net()
     module.other = nn.Linear(3, 3)
-    with pytest.warns(UserWarning, match=r"depends on 'other.weight', 'other.bias', which nothing trains"):
+    with pytest.warns(UserWarning, match=r"PyTorch gives 'other.weight', 'other.bias' no gradient"):
         mimdsim.from_torch(module, spikes())
     used = Net(ends=lambda sent, _: torch.stack(sent) + 0 * used.other.weight.sum())
     used.other = nn.Linear(3, 3, bias=False)
     with pytest.raises(DescriptionError):
         mimdsim.from_torch(used, spikes())
     module = Net(ends=lambda _, v: torch.stack(v), reset_mechanism="none", learn_threshold=True)
-    with pytest.warns(UserWarning, match=r"depends on 'lif2.threshold', which nothing trains"):
+    with pytest.warns(UserWarning, match=r"PyTorch gives 'lif2.threshold' no gradient"):
         mimdsim.from_torch(module, spikes())
 
 

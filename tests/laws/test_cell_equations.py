@@ -19,6 +19,7 @@ from mimdsim.graph.cell_equations import cell_from_equations
 from mimdsim.graph.cells import Cell
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.losses import Loss
 from mimdsim.workload import load_workload, network_of
 
 SYNAPSE = (
@@ -151,6 +152,26 @@ def test_cells_from_text_run_on_tiles_as_they_are_meant(model: Any) -> None:
     expected, found = interpreted(of, values), executed(compiled(of), values, strict=True)
     assert found.loss == pytest.approx(expected.loss, rel=1e-5)
     for key, gradient in expected.gradients.items():
+        assert relative_error(found.gradients[key], gradient) < 1e-5, key
+
+
+LATE = (
+    ("output = a[t-1] + 1", "a = tanh(I)"),
+    ("output = a[t-1] + I", "a = tanh(I)"),
+    ("output = a[t-1] + b[t-1]", "a = tanh(I)", "b = 0.5 * b[t-1] + I"),
+)
+
+
+@pytest.mark.parametrize("reading", ["sum", "mean", "last", "max", "every"])
+@pytest.mark.parametrize("equations", LATE)
+def test_a_state_may_get_the_gradient_of_the_loss_as_it_is(equations: tuple[str, ...], reading: str) -> None:
+    """Which on tiles lies where the loss left it: what is carried needs a place of its own."""
+    of = network("gru", last=law(equations))
+    of = replace(of, loss=Loss(reading=reading))
+    values = drawn(of)
+    expected, found = interpreted(of, values), executed(compiled(of), values, strict=True)
+    for key, gradient in expected.gradients.items():
+        assert np.abs(gradient).max() > 0
         assert relative_error(found.gradients[key], gradient) < 1e-5, key
 
 
