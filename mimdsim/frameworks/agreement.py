@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from mimdsim.frameworks.blocks import index_in
-from mimdsim.frameworks.neurons import numbers_of, refusal
+from mimdsim.frameworks.neurons import numbers_of, refusal, refused_backward
 from mimdsim.frameworks.planes import SAME_CURRENT
 from mimdsim.frameworks.recorded import Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, named
@@ -54,8 +54,7 @@ def check_gradients(
     try:
         wanted = torch.autograd.grad(scores, [learning[name] for name in names], back, allow_unused=True)
     except RuntimeError as problem:
-        said = str(problem).partition("\n")[0]
-        raise refusal(f"the module itself raises RuntimeError in its backward pass: {said}") from problem
+        raise refused_backward(problem) from problem
     theirs = {
         name: np.zeros(learning[name].shape) if each is None else numbers_of(each)
         for name, each in zip(names, wanted, strict=True)

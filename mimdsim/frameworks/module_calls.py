@@ -545,10 +545,10 @@ def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin
 
 
 def neurons_of_models(module: torch.nn.Module) -> tuple[str, ...]:
-    """The names of neurons, and of other modules that are refused, of snnTorch, Norse and SpikingJelly, whose own
-    operations may be read; none where one has hooks, which nothing here would call."""
+    """The names of neurons of snnTorch, Norse and SpikingJelly whose own operations may be read; none where one has
+    hooks, which nothing here would call."""
     of_frameworks = {name: each for name, each in module.named_modules() if neuron_key(each).startswith(FRAMEWORKS)}
-    found = {name: each for name, each in of_frameworks.items() if kind_of(each) in (Kind.NEURON, Kind.UNKNOWN)}
+    found = {name: each for name, each in of_frameworks.items() if has_model(each)}
     return () if any(map(_hooks_of, found.values())) else tuple(found)
 
 
@@ -732,15 +732,19 @@ def _changed_of_others(module: torch.nn.Module, steps: list[torch.Tensor]) -> li
     zeros are that it writes where a mask is 0; none where there can be no copy."""
     restore, drawn = _as_it_is(module), torch.get_rng_state()
     try:
-        called = copy.deepcopy(module)
-        reset_states(called)
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
-            for _, each in _fixed_in(called):
-                each += 1e-3 * torch.rand(each.shape, dtype=each.dtype) if each.is_floating_point() else 0
-            before = {name: each.clone() for name, each in _fixed_in(called)}
-            for step in steps:
-                called(step)
-        return _changed_in(called, before)
+        for step in (1e-3, -1e-3):
+            called = copy.deepcopy(module)
+            reset_states(called)
+            with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+                for _, each in _fixed_in(called):
+                    if each.is_floating_point():
+                        each += step * torch.rand_like(each)
+                before = {name: each.clone() for name, each in _fixed_in(called)}
+                for given in steps:
+                    called(given)
+            if changed := _changed_in(called, before):
+                return changed
+        return []
     except Exception:
         return []
     finally:

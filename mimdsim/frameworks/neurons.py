@@ -8,9 +8,9 @@ and the gradient of its currents through the reset. A reader that is wrong, or a
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -97,9 +97,17 @@ def refusal(*problems: str) -> DescriptionError:
     return DescriptionError(REFUSED_BY, problems)
 
 
+TOLD: ContextVar[list[str]] = ContextVar("TOLD")  # of what is being read
+
+
 def tell(text: str) -> None:
-    """Warn the caller of `from_torch`, which says it in its own place."""
-    warnings.warn(text, UserWarning, stacklevel=1)
+    """Warn the caller of `from_torch`, once it is known which way was taken."""
+    TOLD.get().append(text)
+
+
+def refused_backward(problem: RuntimeError) -> DescriptionError:
+    said = str(problem).partition("\n")[0]
+    return refusal(f"the module itself raises RuntimeError in its backward pass: {said}")
 
 
 class ReadingRefused(DescriptionError):

@@ -225,7 +225,7 @@ def _layer(
     classes, line = _sent(where, families, component, output)
     done = {each.op for each in classes.latest}
     for each in each_in((Made,), *line):
-        if isinstance(each, Made) and each.op not in done and each not in layer.constant:
+        if isinstance(each, Made) and each.op not in (*done, "detach") and each not in layer.constant:
             raise refusal(
                 f"{where}: '{each.by}' acts in some timesteps and not in the last; nearest: a loop that does the same "
                 "in every timestep"

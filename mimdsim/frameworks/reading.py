@@ -36,7 +36,16 @@ from mimdsim.frameworks.network_table import (
     read_over_time,
     reading_of,
 )
-from mimdsim.frameworks.neurons import ONE_TIMESTEP, REFUSED_BY, Reading, ReadingRefused, numbers_of, refusal, tell
+from mimdsim.frameworks.neurons import (
+    ONE_TIMESTEP,
+    REFUSED_BY,
+    TOLD,
+    Reading,
+    ReadingRefused,
+    numbers_of,
+    refusal,
+    tell,
+)
 from mimdsim.frameworks.origins import (
     Currents,
     Dropout,
@@ -109,14 +118,14 @@ def read_workload(
 
     def read(*written: str) -> Workload:
         of = partial(workload_of, module, example_input, **asked, written=written)
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+        told: list[str] = []
+        before = TOLD.set(told)
+        try:
             made = _read_as_called(of, example_input, timesteps)
-        for each in {str(each.message): each for each in told}.values():
-            if Path(each.filename).parent == Path(__file__).parent:
-                warnings.warn(each.message, stacklevel=4)
-            else:
-                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        finally:
+            TOLD.reset(before)
+        for each in dict.fromkeys(told):
+            warnings.warn(each, UserWarning, stacklevel=4)
         return made
 
     try:
@@ -125,6 +134,8 @@ def read_workload(
         try:
             neurons = () if isinstance(problem, ReadingRefused) else neurons_of_models(module)
             made = read(*neurons) if neurons else None
+        except Warning:  # which the caller makes errors
+            raise
         except Exception:  # of what can be read in neither way, the models tell more
             raise problem from None
         if made is None:
@@ -149,7 +160,7 @@ def _read_as_called(read: Callable[[int | None], Workload], example_input: Any, 
                 raise by_step from None
             told, other = at_once.problems[0], by_step.problems[0]
             also = "" if other == told or RAISES in other else f"; called once a timestep: {other}"
-            raise refusal(f"{told}{also}") from None
+            raise type(at_once)(REFUSED_BY, [f"{told}{also}"]) from None
 
 
 def workload_of(
@@ -177,7 +188,11 @@ def workload_of(
     _check_spikes(layers, weights)
     last, stepwise = layers[-1], timesteps is not None
     reads = output_read(wanted, recorded, last)
-    if needs_own_operations(last, reads):
+    if needs_own_operations(last, reads) and not written:
+        if last.calls.name not in dict(module.named_modules()):
+            raise refusal(f"'{last.calls.name}' is no part of the module: keep it as an attribute or in a ModuleList")
+        TOLD.get().clear()
+        tell(f"'{last.calls.name}' is read by its own operations, as equations: no model is read by its potential so")
         asked: Any = {"loss": loss, "output": output, "workload": workload, "changes": changes, "out": out}
         asked["zero_states"] = zero_states
         return workload_of(module, example_input, timesteps, **asked, written=(last.calls.name,))
@@ -269,7 +284,7 @@ def _runs_in_float64(
     module: torch.nn.Module, example: torch.Tensor, timesteps: int | None, how: Mapping[str, Any]
 ) -> bool:
     """Whether a copy of it is read without a complaint where PyTorch rounds next to nothing."""
-    rounded, default = torch.Tensor.float, torch.get_default_dtype()
+    rounded, default, told = torch.Tensor.float, torch.get_default_dtype(), TOLD.set([])
     torch.Tensor.float = torch.Tensor.double  # as snnTorch makes spikes
     torch.set_default_dtype(torch.float64)  # and states of SLSTM
     try:
@@ -281,6 +296,7 @@ def _runs_in_float64(
     finally:
         torch.Tensor.float = rounded
         torch.set_default_dtype(default)
+        TOLD.reset(told)
     return True
 
 

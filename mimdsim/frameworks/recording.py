@@ -155,8 +155,9 @@ class Recorder(ProductRecorder):
         before = args if self._inside else self._before(name, args)
         drops = func in DROPOUTS  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
-        if self.zero_states and not self._inside and self._begins(name, args, made):
-            return made.zero_()
+        if self.zero_states and not self._inside and self._begins(name, [args, kwargs], made):
+            made.detach().zero_()
+            return made
         if not self._inside:
             self._follow(func, args, before, kwargs, made)
         return made
@@ -266,24 +267,28 @@ class Recorder(ProductRecorder):
         several = {(each, getattr(each, "entry", None)): each for each in known}  # entries of one are others
         self.mark(made, times or self._unread(by, *several.values(), divisor=divisor))
 
-    def _begins(self, name: str, args: Any, made: Any) -> bool:
-        """Whether a function drew numbers with which states may begin; raises DescriptionError where such numbers are
-        compared, as of a mask."""
-        if name in BEGINS and made.is_floating_point():
-            self._begun.add(id(made))
-            self._held.append(made)
-            return True
-        if name.strip("_") in COMPARES and not self._begun.isdisjoint(map(id, args)):
+    def _begins(self, name: str, given: Any, made: Any) -> bool:
+        """Whether a function drew numbers with which states may begin; raises DescriptionError where what is made of
+        such numbers alone is compared, made whole or taken out, as for masks."""
+        draws = name in BEGINS and made.is_floating_point()
+        of = [*tensors_in(given)]
+        if not draws and self._begun.isdisjoint(map(id, of)):
+            return False
+        if name.strip("_") in (*COMPARES, "floor", "ceil", "round", "trunc", "sign") or name in LEAVES:
             self._draw(name, [Input()], made)
-        return False
+        if draws or all(self.origin(each) is None for each in of):
+            for each in tensors_in(made):
+                self._begun.add(id(each))
+                self._held.append(each)
+        return draws
 
     def _draw(self, name: str, known: list[Origin], made: Any, masks: bool = False) -> None:
         """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too. masks:
         they are what dropout leaves of numbers that are known."""
         if (known and not name.endswith("_like")) or name in LEAVES:
             raise refusal(
-                f"'{name}' reads random numbers that the module draws, others every time; nearest: states that begin "
-                "at 0 (zero_states=True), an example that is encoded before, torch.nn.Dropout of spikes"
+                f"'{name}' reads random numbers that the module draws, others every time; nearest: encode the example "
+                "before the module gets it, states that begin at 0 (zero_states=True), torch.nn.Dropout of spikes"
             )
         for each in tensors_in(made):
             varied = bool((each != each.flatten()[0]).any()) if each.numel() > 1 else bool(each.any())
@@ -350,8 +355,9 @@ class Recorder(ProductRecorder):
             others[at] = replace(origin, call=at) if isinstance(origin, Product) else origin
             shown = image and all(each == origin for each in others)  # in every timestep
             return self.mark(into, Input() if shown else _in_every_timestep(tuple(others)))
-        if held is not None and not isinstance(held, FunctionResult):
-            self.mark(into, self._unread("__setitem__", held))
+        where = [of for each in tensors_in([index]) if (of := self.origin(each)) is not None]
+        if where or (held is not None and not isinstance(held, FunctionResult)):
+            self.mark(into, self._unread("__setitem__", held, *where))
 
     def _taken_where(self, whole: Any, index: Any) -> Made | None:
         """Values of neurons where something is the case: all of them, until they are written there again."""

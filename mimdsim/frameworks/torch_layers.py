@@ -11,7 +11,7 @@ import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.blocks import function_of, uses_of
-from mimdsim.frameworks.neurons import refusal, tell
+from mimdsim.frameworks.neurons import refusal, refused_backward, tell
 from mimdsim.frameworks.origins import (
     THROUGH,
     Combined,
@@ -235,7 +235,10 @@ def _check_unused(recorded: Recorded, others: Mapping[str, torch.nn.Parameter]) 
     ends = [each.sum() for made in recorded.made_by_call for each in made if each.requires_grad]
     if not others:
         return
-    back = torch.autograd.grad(sum(ends), [*others.values()], retain_graph=True, allow_unused=True) if ends else []
+    try:
+        back = torch.autograd.grad(sum(ends), [*others.values()], retain_graph=True, allow_unused=True) if ends else []
+    except RuntimeError as problem:
+        raise refused_backward(problem) from problem
     for name, gradient in zip(others, back, strict=False):
         if gradient is not None:
             raise refusal(f"the parameter '{name}' is no weight of a layer that ran; nothing here would train it")

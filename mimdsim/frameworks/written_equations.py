@@ -38,10 +38,11 @@ from mimdsim.frameworks.origins import (
     undropped,
 )
 from mimdsim.graph.cell_equations import FUNCTIONS, SUMS, cell_from_equations
-from mimdsim.graph.cells import OUTPUT, SUMMED, TAKEN, CellModel
+from mimdsim.graph.cells import OUTPUT, TAKEN, CellModel
 
 Operand = Made | Read | float | np.ndarray
 MOST_CLASSES = 100
+RESERVED = {*TAKEN, "g", "random", "delay"}  # also what programs and weight files have under these names
 ENOUGH = 4  # timesteps, of which the last two are made alike
 
 
@@ -561,11 +562,7 @@ class EquationWriter:
     def _unique(self, wanted: str, row: bool = False) -> str:
         name = re.sub(r"\W", "_", wanted) or "a"
         reserved = (
-            not name.isidentifier()
-            or keyword.iskeyword(name)
-            or SUMS.fullmatch(name)
-            or name == SUMMED
-            or (row and name in TAKEN)
+            not name.isidentifier() or keyword.iskeyword(name) or SUMS.fullmatch(name) or (row and name in RESERVED)
         )
         name = f"x_{name}" if reserved else name
         number, unique = 2, name

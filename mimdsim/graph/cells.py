@@ -27,9 +27,7 @@ from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
 
 OUTPUT = "output"
-SUMMED = "dw"  # by which gradients of weights are summed on tiles: neither a row nor a state has it
-# names that no row has
-TAKEN = {*ROLES, *ROLES.values(), "spikes", "current", "normalised", "g", "random", "delay", SUMMED}
+TAKEN = {*ROLES, *ROLES.values(), "spikes", "current", "normalised"}  # names that no row has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class CellModel:
     reads_itself: bool = False
 
     def __post_init__(self) -> None:
-        wrong = [f"state '{state}'" for state in self.states if state in (OUTPUT, SUMMED)]
+        wrong = [f"state '{OUTPUT}'"] if OUTPUT in self.states else []
         wrong += [f"row '{row}'" for row in self.rows if row in TAKEN]
         if wrong:
             raise MappingError(f"cell '{self.name}' has a {wrong[0]}, a name that is taken: give it another")

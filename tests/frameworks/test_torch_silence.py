@@ -119,10 +119,11 @@ def _mask_again(module: Any) -> None:
     module.fc1.weight.data *= module.mask
 
 
-@pytest.mark.parametrize("changes", ["a mask", "bounds"])
+@pytest.mark.parametrize("changes", ["a mask", "bounds", "signs"])
 def test_changes_of_weights_that_do_nothing_on_the_example_are_refused(changes: str) -> None:
     """A module that has been called has weights as its forward pass leaves them."""
-    module = Net(_mask_again if changes == "a mask" else without_gradients(lambda own: own.fc1.weight.clamp_(-9, 9)))
+    low = 0 if changes == "signs" else -9
+    module = Net(_mask_again if changes == "a mask" else without_gradients(lambda own: own.fc1.weight.clamp_(low, 9)))
     module.mask = (torch.rand_like(module.fc1.weight) < 0.5).float()
     if changes == "bounds":
         with torch.no_grad():
@@ -189,6 +190,56 @@ def test_states_that_are_drawn_begin_at_0_where_that_is_asked_for(draw: Callable
     torch.testing.assert_close(made, Drawn(torch.zeros)(spikes()).sum(0))
     with pytest.raises(DescriptionError, match="reads random numbers that the module draws"):
         mimdsim.from_torch(Drawn(draw, masked=True), spikes(), zero_states=True)
+
+
+DECIDES: dict[str, Callable[[Any], Any]] = {
+    "of a view": lambda z: z * (torch.rand(CLASSES).unsqueeze(0) < 0.8),
+    "of a product": lambda z: z * (torch.rand(z.shape) * 1.0 < 0.8),
+    "by name": lambda z: z * torch.lt(input=torch.rand(z.shape), other=0.8),
+    "made whole": lambda z: z * torch.floor(torch.rand(z.shape[0], 1) + 0.8) / 0.8,
+    "taken out": lambda z: z if torch.rand(1).item() < 0.5 else 2 * z,
+}
+
+
+@pytest.mark.parametrize("what", DECIDES)
+def test_drawn_numbers_that_decide_are_refused_all_the_same(what: str) -> None:
+    module = Net(hidden=lambda _, sent: sent, ends=lambda sent, _: torch.stack([DECIDES[what](each) for each in sent]))
+    with pytest.raises(DescriptionError, match="reads random numbers that the module draws"):
+        mimdsim.from_torch(module, spikes(), zero_states=True)
+
+
+def test_states_that_are_drawn_may_be_leaves() -> None:
+    module = Drawn(lambda *shape: torch.rand(*shape, requires_grad=True))
+    assert mimdsim.from_torch(module, spikes(), zero_states=True).network.spikes == "dense"
+
+
+def test_the_winner_of_the_example_is_no_mask() -> None:
+    module = Net()
+    module.lif2.inhibition = True
+    with torch.no_grad():
+        module.fc2.bias[1] = 99.0
+    with pytest.raises(DescriptionError, match="has inhibition"):
+        mimdsim.from_torch(module, spikes()[:, :1])
+
+
+def test_neurons_that_are_no_part_of_the_module_are_not_read_by_their_potential() -> None:
+    class Held(Net):
+        def __init__(self) -> None:
+            super().__init__(ends=lambda _, v: torch.stack(v), threshold=torch.linspace(0.5, 1.5, CLASSES))
+            self.held, cells = [self.lif2], self.lif2
+            del self._modules["lif2"]
+            object.__setattr__(self, "lif2", cells)
+
+    with pytest.raises(DescriptionError, match="is no part of the module"):
+        mimdsim.from_torch(Held(), spikes())
+
+
+def test_warnings_that_are_errors_reach_the_caller() -> None:
+    module = Net(ends=lambda sent, _: functional.log_softmax(sum(sent), -1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="log_softmax"):
+            mimdsim.from_torch(module, spikes())
 
 
 def test_log_softmax_is_said_to_be_in_the_loss() -> None:

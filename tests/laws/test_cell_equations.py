@@ -155,6 +155,27 @@ def test_cells_from_text_run_on_tiles_as_they_are_meant(model: Any) -> None:
         assert relative_error(found.gradients[key], gradient) < 1e-5, key
 
 
+NAMED: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
+    "a state called db": (("db = 0.5 * db[t-1] + I", "output = spike(db - 0.2)"), {}),
+    "a state called dr": (("dr = 0.5 * dr[t-1] + I + R", "output = spike(dr - 0.2)"), {}),
+    "a state called dtau": (("dtau = tau * dtau[t-1] + I", "output = spike(dtau - 0.2)"), {"tau": 0.7}),
+    "a row called db": (("u = db * u[t-1] + I", "output = spike(u - 0.2)"), {"db": 0.7}),
+    "rows called x and dx": (("u = x * u[t-1] + dx * I", "output = spike(u - 0.2)"), {"x": 0.7, "dx": 1.2}),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_names_like_those_of_gradients_are_apart_from_them(name: str) -> None:
+    """On tiles the sum of the gradients of b was called db, too."""
+    equations, learned = NAMED[name]
+    of = network(cell_from_equations("own", equations, {}, learned))
+    of = replace(of, layers=tuple(replace(layer, bias=True) for layer in of.layers))
+    values = drawn(of)
+    expected, found = interpreted(of, values), executed(compiled(of), values, strict=True)
+    for key, gradient in expected.gradients.items():
+        assert relative_error(found.gradients[key], gradient) < 1e-5, key
+
+
 LATE = (
     ("output = a[t-1] + 1", "a = tanh(I)"),
     ("output = a[t-1] + I", "a = tanh(I)"),

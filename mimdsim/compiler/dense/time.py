@@ -190,7 +190,8 @@ def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -
         blocks = low.arrays.row(shape[1])
         if shape[0] > 1:
             blocks = low.arrays.weight_gradient(low.product_rows(layer), *shape, low.groups_of(layer)).result
-        name = low.matrix(f"d{value.of}", shape, blocks, "weight gradients")
+        name = f"d{value.of}"  # which a state or a row may have as its own
+        name = low.matrix(value.name if name in low.variables else name, shape, blocks, "weight gradients")
         fill(low, name, "zero weight gradients", layer)
         return name
     maker = scan.body.producer(leaves)
