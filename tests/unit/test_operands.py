@@ -92,6 +92,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "membrane": {"network.output": "membrane", "training.reading": "max"},
     "membrane, last": {"network.output": "membrane", "training.reading": "last"},
     "membrane, every": {"network.output": "membrane", "training.reading": "every"},
+    "membrane, squares of every timestep": {"network.output": "membrane", "training.reading": "every", **SQUARED},
     "mean, in groups": {"network.output": "membrane", "training.reading": "mean", "network.neurons_per_class": 2},
     "groups, every": {"training.reading": "every", "network.neurons_per_class": 2},
     "penalty": {"training.firing_strength": 0.5, "training.firing_target": 0.2},
