@@ -24,6 +24,9 @@ COUNTS = {
     "relu": ((1, 0), (2, 0)),  # maximum; compare, select
     "exp": ((0, EXPONENTIAL), (1, EXPONENTIAL)),
     "softplus": ((3, EXPONENTIAL + LOGARITHM), (3, EXPONENTIAL + DIVIDE)),  # absolute, add, maximum; and the product
+    "square": ((1, 0), (2, 0)),  # the product; twice the product
+    "sigmoid": ((1, EXPONENTIAL + DIVIDE), (3, EXPONENTIAL + DIVIDE)),  # 1 more; the products with what is left to 1
+    "tanh": ((0, EXPONENTIAL), (2, EXPONENTIAL)),  # an instruction of its own; its square, and what is left to 1
     **{name: ((each.narrowed, 0), (0, 0)) for name, each in FORMATS.items()},
 }
 

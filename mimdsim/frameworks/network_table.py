@@ -38,6 +38,7 @@ from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.interchange.importing import EVERY_GRADIENT, random_table, without_lists
 from mimdsim.workload.interchange.model_file import weights_named
 
+NEVER_SPIKES = "output 'spikes': the last layer, '{}', never spikes; write output='membrane'"
 SAME = 1e-4  # of the largest: PyTorch computes in float32
 LOSSES: dict[str, dict[str, Any]] = {
     "ce_count_loss": {"loss": "cross_entropy", "reading": "sum"},
@@ -192,11 +193,13 @@ def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
                 "other reads, to whose state the currents of its own weights are added apart from others (v + fc(x) + "
                 "rec(z))"
             )
+        if wanted == "spikes" and not spikes:
+            raise refusal(NEVER_SPIKES.format(last.calls.name))
         return "spikes" if spikes else "membrane"
     if not wanted:
         wanted = "membrane" if only_states else "spikes"
     if wanted == "spikes" and not reading.spiking:
-        raise refusal(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
+        raise refusal(NEVER_SPIKES.format(last.calls.name))
     if wanted == "spikes":
         return "spikes"
     if not reading.spiking or reading.reset == "none" or reading.of_cells:

@@ -40,6 +40,11 @@ class Function:
 LEAST_LOG = -200.0  # exp of it is 0 in float32
 
 
+def _sigmoid(w: Array) -> Array:
+    made: Array = np.exp(-np.logaddexp(0, -w))
+    return made
+
+
 def _softplus_inverse(y: Array) -> Array:
     return np.where(y > 0, y + np.log(-np.expm1(-np.maximum(y, 1e-300))), LEAST_LOG)
 
@@ -58,6 +63,16 @@ FUNCTIONS = {
     "softplus": Function(
         of=lambda w: np.logaddexp(0, w), slope=lambda w: np.exp(-np.logaddexp(0, -w)), inverse=_softplus_inverse,
         keeps_zeros=False, flops=(4, 5),
+    ),
+    "square": Function(of=np.square, slope=lambda w: 2 * w, inverse=np.sqrt, keeps_zeros=True, flops=(2, 3)),
+    "sigmoid": Function(
+        of=_sigmoid, slope=lambda w: _sigmoid(w) * _sigmoid(-w),
+        inverse=lambda y: np.where(y > 0, np.log(np.maximum(y, 1e-300) / np.maximum(1 - y, 1e-16)), LEAST_LOG),
+        keeps_zeros=False, flops=(4, 6),
+    ),
+    "tanh": Function(
+        of=np.tanh, slope=lambda w: 1 - np.tanh(w) ** 2,
+        inverse=lambda y: np.arctanh(np.clip(y, -1 + 1e-16, 1 - 1e-16)), keeps_zeros=True, flops=(2, 4),
     ),
     **{
         name: Function(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from networks import Given, compiled, executed
-from torch_training import check_by_operations
+from torch_training import check_by_operations, check_steps
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.cli import main
@@ -376,13 +376,51 @@ def parametrized(by: Any, name: str = "weight") -> Any:
 class OfWeights(zoo.Loop):  # type: ignore[misc, name-defined]
     """Weights that are made of parameters by hand."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, zero: bool = False) -> None:
         super().__init__(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
         self.function = function
+        with torch.no_grad():
+            self.fc1.weight.mul_(torch.ones(()) - zero * torch.eye(*self.fc1.weight.shape))
 
     def forward(self, x: Any) -> Any:
         made = self.function(self.fc1.weight)
         return torch.stack([self.lif2(self.lif1(step @ made.T)[0] @ self.fc2.weight.T)[0] for step in x])
+
+
+class Int8(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    """Whole numbers, whose gradients go straight through."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Any) -> Any:
+        scale = w.abs().max() / 127
+        return torch.round(w / scale) * scale
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient
+
+
+MADE = {
+    "half": lambda w: 0.5 * w,
+    "divided": lambda w: -w / 12**0.5,
+    "clamped": lambda w: torch.clamp(w, min=0),
+    "half the size": lambda w: w.abs() * 0.5,
+    "squared": lambda w: w**2,
+    "sigmoid": lambda w: 0.2 * torch.sigmoid(w),
+    "tanh": torch.tanh,
+    "rounded to float16": lambda w: (w.half().float() - w).detach() + w,
+    "rounded to int8": Int8.apply,
+}
+
+
+@pytest.mark.parametrize("function", MADE.values(), ids=MADE)
+def test_weights_that_are_made_of_a_parameter_train(function: Any) -> None:
+    torch.manual_seed(1)
+    module = OfWeights(function)
+    with torch.no_grad():
+        module.fc1.weight.mul_(5)
+        module.fc2.weight.mul_(3)
+    check_steps(module, zoo.example(zoo.ZOO["bare parameters"])[1])
 
 
 SIGNS = torch.sign(torch.randn(zoo.HIDDEN, zoo.INPUTS, generator=torch.Generator().manual_seed(1)))
@@ -485,13 +523,20 @@ REFUSED = {
     ),
     "'1.weight' has a hook on its gradient": hooked_weight,
     "a state that neurons keep is detached": DetachNet,
-    "multiplies by what 'tanh' made of '1.parametrizations.weight.original'": lambda: parametrized(nn.Tanh()),
+    "multiplies by what 'softsign' made of '1.parametrizations.weight.original'": lambda: parametrized(nn.Softsign()),
     "multiplies by what '_weight_norm' made of": lambda: parametrized("norm"),
     "computes its 'bias' of others (parametrizations)": lambda: parametrized(nn.ReLU(), "bias"),
-    "multiplies by what 'sigmoid' made of 'fc1.weight'; nearest: identity, abs": lambda: OfWeights(torch.sigmoid),
+    "multiplies by what 'cos' made of 'fc1.weight'; nearest: identity, abs": lambda: OfWeights(torch.cos),
+    "multiplies by what 'add' made of 'fc1.weight'": lambda: OfWeights(
+        lambda w: w + (w.round(decimals=1) - w).detach()
+    ),
+    "multiplies by what 'clamp' made of 'fc1.weight'": lambda: OfWeights(lambda w: w.clamp(min=-0.1)),
+    "clamps 'fc1.weight', in which weights are 0; nearest: relu": lambda: OfWeights(
+        lambda w: w.clamp(min=0), zero=True
+    ),
     "multiplies by what 'abs' made of 'fc1.weight'": lambda: OfWeights(lambda w: w.exp().abs()),
     "multiplies by what 'softplus()' made of": lambda: OfWeights(lambda w: nn.functional.softplus(w, beta=2.0)),
-    "multiplies by what numbers other than 1, 0 and -1 made of": lambda: OfWeights(lambda w: 0.5 * w.abs()),
+    "multiplies by what numbers of several sizes made of": lambda: OfWeights(lambda w: w.abs() * (2 + SIGNS)),
     "gives weights of one source several signs": lambda: OfWeights(lambda w: w.abs() * SIGNS),
     "has a mask beside 'exp' of 'fc1.weight'; nearest: abs": lambda: OfWeights(lambda w: w.exp() * (SIGNS > 0)),
     "multiplies by what 'detach' made of 'fc1.weight'; ": lambda: OfWeights(lambda w: w.detach().abs()),

@@ -122,6 +122,9 @@ READERS = (
         _is("mean_squared_error"),
         'training.loss = "{value}" has no rates to reach',
     ),
+    _Readers(
+        ("training.logit_scale",), "training.loss", _is("cross_entropy"), 'training.loss = "{value}" has no logits'
+    ),
     _Readers(("training.firing_target",), "training.firing_strength", _is_above_0, IS_0),
     _Readers(
         ("training.second_threshold_start", "training.second_threshold_output"),
