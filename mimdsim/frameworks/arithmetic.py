@@ -30,7 +30,7 @@ CLAMPS = {"clamp": (None, None), "clip": (None, None), "hardtanh": (-1.0, 1.0), 
 VALUES: dict[str, Callable[..., torch.Tensor]] = {
     ADD: add, SUBTRACT: sub, TIMES: mul, OVER: truediv, "detach": torch.Tensor.detach,
     "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "sqrt": torch.sqrt, "relu": torch.relu,
-    "clamp": torch.clamp,
+    "clamp": torch.clamp, "softplus": torch.nn.functional.softplus,
 }  # fmt: skip
 WHOLE = {"bool", "int", "long", "to", "type", "type_as"}  # of numbers that are whole already, without a gradient
 
@@ -61,6 +61,20 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         return make(OVER, 1.0, operands[0])
     if by in ("abs", "__abs__", "absolute") and len(operands) == 1:
         return make(ADD, make("relu", operands[0]), make("relu", make(TIMES, -1.0, operands[0])))
+    if by == "silu":
+        return make(TIMES, operands[0], make("sigmoid", operands[0]))
+    if by == "hardsigmoid":
+        return _between(make, make(ADD, 0.5, make(OVER, operands[0], 6.0)), 0.0, 1.0)
+    if by in ("leaky_relu", "softsign"):
+        above, below = make("relu", operands[0]), make("relu", make(TIMES, -1.0, operands[0]))
+        if by == "softsign":
+            return make(OVER, operands[0], make(ADD, 1.0, make(ADD, above, below)))
+        return make(SUBTRACT, above, make(TIMES, [*operands, 0.01][1], below))
+    if by in ("maximum", "minimum", "max", "min") and len(operands) == 2 and not isinstance(operands[1], float):
+        one, other = operands
+        if by.startswith("max"):
+            return make(ADD, one, make("relu", make(SUBTRACT, other, one)))
+        return make(SUBTRACT, one, make("relu", make(SUBTRACT, one, other)))
     if compares := COMPARES.get(by.strip("_")):
         return _compared(make, compares, *operands)
     if by == "sign" and isinstance(operands[0], (Made, Read)):
@@ -84,10 +98,9 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         low, high = (CLAMPS[by][at] if limit is None else limit for at, limit in enumerate((low, high)))
         if not isinstance(low, (float, type(None))) or not isinstance(high, (float, type(None))):
             return None
-        if by in ("hardtanh", "relu6"):  # no gradient at either limit
-            least = make(ADD, make("relu", make(SUBTRACT, operands[0], low)), low)
-            return make(SUBTRACT, high, make("relu", make(SUBTRACT, high, least)))
         if low is not None and high is not None:
+            if by in ("hardtanh", "relu6"):
+                return _between(make, operands[0], low, high)
             return make("clamp", operands[0], low, high)
         return _limited(make, operands[0], low, high)
     if by == "masked_fill" and len(operands) == 3:
@@ -107,6 +120,12 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         start, end, share = operands
         return make(ADD, start, make(TIMES, share, make(SUBTRACT, end, start)))
     return None
+
+
+def _between(make: Callable[..., Made], x: Any, low: float, high: float) -> Made:
+    """x within limits, at neither of which it has a gradient."""
+    least = make(ADD, make("relu", make(SUBTRACT, x, low)), low)
+    return make(SUBTRACT, high, make("relu", make(SUBTRACT, high, least)))
 
 
 def _limited(make: Callable[..., Made], x: Any, low: float | None, high: float | None) -> Made | None:

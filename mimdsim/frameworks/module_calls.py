@@ -62,7 +62,7 @@ from mimdsim.frameworks.origins import (
 from mimdsim.frameworks.planes import ROW_NORMS, function_of, options_of
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.recording import Recorder, dropped
-from mimdsim.frameworks.recording_arithmetic import FRAMEWORKS
+from mimdsim.frameworks.recording_arithmetic import FRAMEWORKS, NOT_OF_USERS
 from mimdsim.frameworks.tensors import tensors_in
 from mimdsim.graph.weight_functions import WeightFunction
 
@@ -109,7 +109,10 @@ NEAREST = {
     "GatedLIFNode": "spikingjelly ParametricLIFNode",
     "ElementWiseRecurrentContainer": "spikingjelly LinearRecurrentContainer of spikes, or snntorch RLeaky",
     **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
-    "ReLU": "a spiking layer",
+    **dict.fromkeys(
+        ("CELU", "ELU", "GELU", "Hardswish", "LogSigmoid", "Mish", "PReLU", "SELU", "Softplus"),
+        "ReLU, LeakyReLU, SiLU, Softsign, Sigmoid, Hardsigmoid or Tanh",
+    ),
 }
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
 _NN = torch.nn
@@ -117,7 +120,7 @@ _NN = torch.nn
 OF_SAMPLES = (*ROW_NORMS, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)
 OF_FUNCTIONS = (
     _NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax, _NN.Softmax,
-    _NN.ConstantPad1d, _NN.ConstantPad2d,
+    _NN.ConstantPad1d, _NN.ConstantPad2d, _NN.ReLU, _NN.LeakyReLU, _NN.SiLU, _NN.Softsign, _NN.Hardsigmoid,
 )  # fmt: skip
 
 
@@ -655,6 +658,35 @@ def operation_by_operation(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for each, kind in found:
             each.__class__ = kind
+
+
+@contextmanager
+def matrices_as_parameters(module: torch.nn.Module) -> Iterator[bool]:
+    """While matrices that modules of the user's own keep as buffers, but for masks and signs, are parameters that are
+    not trained, as the weights of a reservoir are; whether there are any."""
+    held = [(each, dict(each._buffers), dict(each._parameters)) for each in module.modules()]
+    found = [
+        (each, name, buffer)
+        for each, buffers, _ in held
+        for name, buffer in buffers.items()
+        if type(each).__module__.partition(".")[0] not in NOT_OF_USERS and _is_matrix(buffer)
+    ]
+    try:
+        for each, name, buffer in found:
+            del each._buffers[name]
+            each._parameters[name] = torch.nn.Parameter(buffer, requires_grad=False)
+        yield bool(found)
+    finally:
+        for each, buffers, parameters in held if found else ():
+            for own, before in ((each._buffers, buffers), (each._parameters, parameters)):
+                own.clear()
+                own.update(before)
+
+
+def _is_matrix(buffer: torch.Tensor | None) -> bool:
+    if buffer is None or buffer.ndim != 2 or min(buffer.shape) < 2 or not buffer.is_floating_point():
+        return False
+    return not torch.isin(buffer, torch.tensor([-1.0, 0.0, 1.0]).to(buffer)).all()
 
 
 def _as_it_is(module: torch.nn.Module) -> Callable[[], None]:

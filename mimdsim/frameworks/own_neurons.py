@@ -59,6 +59,7 @@ from mimdsim.graph.cell_equations import SUMS, Arithmetic, equations_of, evaluat
 from mimdsim.graph.cells import OUTPUT, CellModel
 
 NEAR = 1e-4  # of a threshold: float32 sums in another order may fall on either side
+READ_OF_NEURONS = "what is: docs/pytorch.md, 'Neurons that are written out'"
 SAME = 1e-4  # relative, of numbers that are sent: PyTorch computes in float32
 
 
@@ -213,7 +214,7 @@ def _layer(
     _give_timesteps(component, recorded)
     reads = [arg for made in component.members for arg in made.args if isinstance(arg, Read) and is_current(arg)]
     unread = not_read(recorded, component)
-    said = f"'{unread}' of it is not read; what is: docs/pytorch.md, 'Neurons that are written out'" if unread else ""
+    said = f"'{unread}' of it is not read; {READ_OF_NEURONS}" if unread else ""
     if any(not products_of(read) for read in reads):
         raise refusal(f"neurons that are written out read what is no product with weights{said and f': {said}'}")
     where = f"the neurons that read '{products_of(reads[-1])[0].weight}'"
@@ -226,6 +227,8 @@ def _layer(
     done = {each.op for each in classes.latest}
     for each in each_in((Made,), *line):
         if isinstance(each, Made) and each.op not in (*done, "detach") and each not in layer.constant:
+            if unread := _not_read_of_states(recorded):
+                raise refusal(f"{where}: '{unread}' of it is not read; {READ_OF_NEURONS}")
             raise refusal(
                 f"{where}: '{each.by}' acts in some timesteps and not in the last; nearest: a loop that does the same "
                 "in every timestep"
@@ -398,6 +401,14 @@ def not_read(recorded: Recorded, component: Component | None = None) -> str:
             if each.by not in GATHERS and any(of in members if not kinds else isinstance(of, kinds) for of in each.of):
                 return each.by.strip("_")
     return ""
+
+
+def _not_read_of_states(recorded: Recorded) -> str:
+    """The first function of what neurons make that equations have not; after it they are other neurons."""
+    made = (
+        each.by for each in recorded.unread if each.by not in GATHERS and any(isinstance(of, Made) for of in each.of)
+    )
+    return next(made, "").strip("_")
 
 
 Family = tuple[Classes, dict[Made, int]]

@@ -12,6 +12,7 @@ import itertools
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.agreement import check_gradients
 from mimdsim.frameworks.delays import at_every_age, delay_of
 from mimdsim.frameworks.linear_runs import run_neuron
-from mimdsim.frameworks.module_calls import RAISES, neurons_of_models, record
+from mimdsim.frameworks.module_calls import RAISES, matrices_as_parameters, neurons_of_models, record
 from mimdsim.frameworks.network_table import (
     needs_own_operations,
     network_table,
@@ -104,6 +105,7 @@ from mimdsim.workload.interchange.weights_file import write_safetensors
 
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
 READ_OUT: dict[str, float] = {"tau": 1.0, "dt": 1.0}  # of "li": what comes in is read
+OF_WEIGHTS = ("w.", "r.", "b.")  # arrays that other numbers leave the same network
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
 
 
@@ -116,33 +118,41 @@ def read_workload(
     """See `mimdsim.from_torch`: neurons of frameworks by their models, or else by their own operations, as neurons that
     are written out. Warnings are those of the way that was taken."""
 
+    told: list[str] = []
+
     def read(*written: str) -> Workload:
-        of = partial(workload_of, module, example_input, **asked, written=written)
-        told: list[str] = []
+        told.clear()
         before = TOLD.set(told)
         try:
-            made = _read_as_called(of, example_input, timesteps)
+            return _read_as_called(partial(workload_of, module, example_input, **asked, written=written), *called)
         finally:
             TOLD.reset(before)
-        for each in dict.fromkeys(told):
-            warnings.warn(each, UserWarning, stacklevel=4)
-        return made
 
+    def otherwise(*written: str) -> Workload | None:
+        """None where it is refused so, too; of what can be read in no way the first refusal tells most."""
+        with suppress(Exception):
+            return read(*written)
+        return None
+
+    called = example_input, timesteps
     try:
-        return read()
+        made = read()
     except (DescriptionError, MappingError) as problem:
-        try:
-            neurons = () if isinstance(problem, ReadingRefused) else neurons_of_models(module)
-            made = read(*neurons) if neurons else None
-        except Warning:  # which the caller makes errors
+        if isinstance(problem, ReadingRefused):
             raise
-        except Exception:  # of what can be read in neither way, the models tell more
-            raise problem from None
-        if made is None:
+        with matrices_as_parameters(module) as matrices:
+            found = otherwise() if matrices else None
+            neurons = neurons_of_models(module) if found is None else ()
+            found = otherwise(*neurons) if neurons else found
+        if found is None:
             raise
-        told = problem.problems[0] if isinstance(problem, DescriptionError) else problem
-        warnings.warn(f"neurons are read by their own operations, as equations, since {told}", stacklevel=3)
-        return made
+        made = found
+        if neurons:
+            why = problem.problems[0] if isinstance(problem, DescriptionError) else problem
+            told.append(f"neurons are read by their own operations, as equations, since {why}")
+    for each in dict.fromkeys(told):
+        warnings.warn(each, UserWarning, stacklevel=3)
+    return made
 
 
 def _read_as_called(read: Callable[[int | None], Workload], example_input: Any, timesteps: int | None) -> Workload:
@@ -179,10 +189,14 @@ def workload_of(
     """See `mimdsim.from_torch`. timesteps: of a module called once in each; None: of one that takes them all. written:
     names of neurons of a framework whose own operations are read."""
     _check_arguments(module, example_input, timesteps)
-    recorded = with_currents(record(module, example_input, timesteps, written, zero_states))
     wanted = output or ("membrane" if "membrane" in str(loss) else "")
-    recorded = _with_read_out(module, with_own_neurons(recorded, wanted))
-    layers = layers_of(module, recorded)
+
+    def read(module: torch.nn.Module) -> tuple[Recorded, list[TorchLayer]]:
+        recorded = with_currents(record(module, example_input, timesteps, written, zero_states))
+        recorded = _with_read_out(module, with_own_neurons(recorded, wanted))
+        return recorded, layers_of(module, recorded)
+
+    recorded, layers = read(module)
     weights = weights_of(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
@@ -217,6 +231,7 @@ def workload_of(
             how = {"loss": loss, "output": output, "zero_states": zero_states, "written": written}
             if precise or not _runs_in_float64(module, example_input, timesteps, how):
                 raise problem from None
+    _check_other_weights(read, module, recorded, layers)
     base = base_table(workload, Path(out or ".")) if workload else random_workload(values, classes)
     table = described(recorded, values.shape, base, reads, loss, reading)
     folder = folder_to_make(out, "from-torch")
@@ -232,6 +247,44 @@ def workload_of(
         change_description(table, changes, str(path))
         write_atomically(path, toml_text(table, comment=MADE_BY))
     return made
+
+
+def _check_other_weights(
+    read: Callable[[torch.nn.Module], tuple[Recorded, list[TorchLayer]]],
+    module: torch.nn.Module,
+    recorded: Recorded,
+    layers: list[TorchLayer],
+) -> None:
+    """Raise DescriptionError where a copy with other weights is another network: masks and numbers that are worked out
+    of weights stay as they are here. One that cannot be copied, or read, says nothing."""
+    of_weights = {name for name, array, *_ in links_of(layers) if array.startswith(OF_WEIGHTS)}
+    drawn, told = torch.get_rng_state(), TOLD.set([])
+    try:
+        other = copy.deepcopy(module)
+        generator = torch.Generator().manual_seed(1)
+        for name, each in other.named_parameters():
+            if name in of_weights:
+                share, more = torch.rand(2, *each.shape, generator=generator).to(each)
+                each.data.mul_(0.7 + share).add_(1e-3 * (more - 0.5))
+        with warnings.catch_warnings(action="ignore"):
+            found, others = read(other)
+    except Exception:
+        return
+    finally:
+        torch.set_rng_state(drawn)
+        TOLD.reset(told)
+    for name, mask in recorded.masks.items():
+        if name not in found.masks or not np.array_equal(mask, found.masks[name]):
+            raise refusal(
+                f"'{name}' is multiplied by a mask that is worked out of weights, which would stay as it is here; "
+                "nearest: the same mask as a buffer, made anew by torch.nn.utils.prune before the module is read"
+            )
+    mine, theirs = (network_table(each, {}) for each in (layers, others))
+    if differ := [key for key in mine if mine[key] != theirs.get(key)]:
+        raise refusal(
+            f"with other weights the module is another network ({', '.join(differ)} of [network]): numbers that it "
+            "works out of weights would stay as they are here; nearest: such numbers as attributes, or norms of layers"
+        )
 
 
 def _described(

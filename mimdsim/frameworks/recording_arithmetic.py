@@ -61,6 +61,8 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         self._gradients = True
         self._steps: dict[Any, Step | None] = {}
         self._cut: dict[tuple[Made, int, int], Made | None] = {}
+        # sums with a current of spikes before the first timestep, by its weights: with the operation and its operands
+        self._undecided: dict[frozenset[str], tuple[Made, str, Any, Read]] = {}
 
     def mark(self, made: Any, origin: Origin) -> None:
         for tensor in tensors_in(made):
@@ -81,6 +83,7 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         """An operation on currents, parameters, and what was made of them; None for any other."""
         operands = [self._operand(arg) for arg in args if not isinstance(arg, (torch.dtype, torch.device))]
         kwargs = {key: given for key, given in kwargs.items() if key != "inplace" or given}
+        operands += [kwargs.pop("negative_slope")] if "negative_slope" in kwargs else []
         if kwargs.keys() - {"min", "max", "min_val", "max_val", "alpha", "value"} or any(
             operand is None for operand in operands
         ):
@@ -92,6 +95,7 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         adds = factor == 1 and sign in (ADD, SUBTRACT)
         if adds and (together := self._together(sign, operands[0], operands[1])) is not None:
             self._name(args)
+            self._decide_first(_weights_of(operands[1]))
             return together
         limits = [
             self._operand(given) if (given := kwargs.get(key, kwargs.get(f"{key}_val"))) is not None else None
@@ -104,6 +108,8 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         found = arithmetic(make, name, operands, limits)
         if found is None:
             return None
+        if adds and isinstance(operands[1], Read):
+            self._undecided.setdefault(_weights_of(operands[1]), (found, sign, operands[0], operands[1]))
         self._name(args)
         cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
         if not cut and found.op in (ADD, SUBTRACT) and (step := written_step(found, self._steps)) is not None:
@@ -112,7 +118,15 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
             return make(ADD, operands[0], make("detach", make(SUBTRACT, found, operands[0])))
         return make("detach", found) if cut else found
 
-    def _together(self, sign: str, made: Any, read: Any, left: int = FAR) -> Made | None:
+    def _decide_first(self, weights: frozenset[str]) -> None:
+        """Add currents of the first timestep as those of later ones, which say of whose spikes they are."""
+        if weights not in self._undecided:
+            return
+        made, sign, before, read = self._undecided.pop(weights)
+        if (found := self._together(sign, before, read, decided=True)) is not None:
+            made.by, made.op, made.args = found.by, found.op, found.args
+
+    def _together(self, sign: str, made: Any, read: Any, left: int = FAR, decided: bool = False) -> Made | None:
         """(M + R) - S as M + (R - S), of two currents that are both of the layer's own spikes or both of others."""
         if not isinstance(made, Made) or made.op not in (ADD, SUBTRACT) or not isinstance(read, Read) or not left:
             return None
@@ -120,9 +134,10 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
             own = made.op if at else ADD
             found: Made | Read | None = None
             if isinstance(each, Made):
-                found = self._together(sign if own == ADD else _other(sign), each, read, left - 1)
+                found = self._together(sign if own == ADD else _other(sign), each, read, left - 1, decided)
             elif isinstance(each, Read) and each.tensor.shape == read.tensor.shape:
-                alike = _calls_of(each) == _calls_of(read) and _is_own(each, made) is _is_own(read, made) is not None
+                alike = decided or _is_own(each, made) is _is_own(read, made) is not None
+                alike = alike and _calls_of(each) == _calls_of(read)
                 more = read.of if sign == own else minus(read.of)
                 if alike and more is not None:
                     parts = [part for of in (each.of, more) for part in (of.parts if isinstance(of, Sum) else (of,))]
@@ -254,6 +269,12 @@ def _other(sign: str) -> str:
 def _calls_of(read: Read) -> set[int]:
     """In which timesteps a current is made."""
     return {feed.product.call for feed in feeds_of(read.of)} if isinstance(read.of, Currents) else set()
+
+
+def _weights_of(read: Any) -> frozenset[str]:
+    """The parameters that a current is made with; none of anything else."""
+    of = read.of if isinstance(read, Read) else None
+    return frozenset(feed.product.weight for feed in feeds_of(of)) if isinstance(of, Currents) else frozenset()
 
 
 def _is_own(read: Read, made: Made) -> bool | None:

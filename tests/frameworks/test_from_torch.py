@@ -555,7 +555,13 @@ REFUSED = {
     "'1' (ElementWiseRecurrentContainer) is not among the layers that run here; nearest: spiking": lambda: sequential(
         zoo.jelly.ElementWiseRecurrentContainer(zoo.neuron.IFNode(), torch.add)
     ),
-    "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
+    "'1' (GELU) is not among the layers that run here; nearest: ReLU, LeakyReLU": lambda: sequential(nn.GELU()),
+    "'fc1.weight' is multiplied by a mask that is worked out of weights": lambda: OfWeights(
+        lambda w: w * (w.abs() > 0.1)
+    ),
+    "with other weights the module is another network (weight_functions of [network])": lambda: OfWeights(
+        lambda w: w / float(w.norm())
+    ),
     "learns its beta": lambda: loop(snn.Lapicque(beta=0.8, learn_beta=True)),
     "the output is neither all of what 'lif2' made nor a reading of it": lambda: MembraneOf(part=3),
     "has no surrogate gradient (surrogate_disable": lambda: loop(snn.Leaky(beta=0.9, surrogate_disable=True)),

@@ -101,6 +101,7 @@ READ = {
     "written into it": {"reset": written_into},
     "taken and written back": {"reset": taken},
     "divided by states": {"reset": lambda v, z: torch.sub(v, z, alpha=0.5) / (1 + z + v.abs())},
+    "the larger": {"reset": lambda v, z: torch.maximum(v * (1 - z), 0.1 * v) + torch.min(v, z) - z},
     "a bias by hand": {"current": biased},
     "refractory": {"current": refractory},
     "a read-out that averages, from a number on": {"share": 0.2},
@@ -277,6 +278,7 @@ class Truncated:
 
 
 REFUSED = {
+    "'log' of it is not read; what is: docs/pytorch.md": {"reset": lambda v, z: torch.log(2 + v.abs()) - z},
     "leave out gradients in timestep 6 or in the last one, and not in both": {"reset": Truncated()},
     "make values that are off by 0.0009": {"start": torch.linspace(0.0, 0.001, zoo.HIDDEN)},
     "'softplus' of it is not read; what is: docs/pytorch.md": {"reset": lambda v, z: functions.softplus(v) - z},

@@ -317,6 +317,112 @@ def test_filters_between_layers_are_neurons_by_their_operations() -> None:
     check_steps(Filtered(), SPIKES)
 
 
+class Feedback(nn.Module):  # type: ignore[misc, name-defined]
+    """Two written layers, of which the first reads the second's spikes of before, added one current after another."""
+
+    def __init__(self, last: bool):
+        super().__init__()
+        self.last, self.spike = last, snn.surrogate.fast_sigmoid()
+        self.fc, self.back = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.up, self.out = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        with torch.no_grad():
+            for each in (self.fc, self.up):
+                each.weight.mul_(5)
+
+    def forward(self, x: Any) -> Any:
+        low, high, spikes, sent, out = *torch.zeros(4, x.shape[1], HIDDEN), []
+        for step in x:
+            low = 0.9 * low + self.fc(step) - spikes + self.back(sent) if self.last else (
+                0.9 * low + self.fc(step) + self.back(sent) - spikes
+            )  # fmt: skip
+            spikes = self.spike(low - 1)
+            high = 0.8 * high + self.up(spikes) - sent
+            sent = self.spike(high - 1)
+            out.append(self.out(sent))
+        return torch.stack(out)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_currents_of_later_layers_are_added_one_after_another(last: bool) -> None:
+    torch.manual_seed(0)
+    check_steps(Feedback(last), SPIKES)
+
+
+class Reservoir(nn.Module):  # type: ignore[misc, name-defined]
+    """Weights that are not trained, kept as buffers; a mask beside them stays one."""
+
+    def __init__(self, spiking: bool):
+        super().__init__()
+        self.out, self.spike = nn.Linear(HIDDEN, CLASSES, bias=False), snn.surrogate.atan() if spiking else torch.tanh
+        self.register_buffer("given", 3 * torch.rand(HIDDEN, INPUTS) - 1)
+        self.register_buffer("own", torch.rand(HIDDEN, HIDDEN) - 0.5)
+        self.register_buffer("mask", (torch.rand(CLASSES, HIDDEN) < 0.7).float())
+
+    def forward(self, x: Any) -> Any:
+        state = sent = torch.zeros(x.shape[1], HIDDEN)
+        every = []
+        for step in x:
+            state = 0.7 * state + step @ self.given.T + sent @ self.own.T
+            sent = self.spike(state - 1.0)
+            every.append(nn.functional.linear(sent, self.out.weight * self.mask))
+        return torch.stack(every)
+
+
+@pytest.mark.parametrize("spiking", [False, True])
+def test_buffers_are_weights_that_are_not_trained(spiking: bool) -> None:
+    torch.manual_seed(0)
+    module = Reservoir(spiking)
+    held = {name: values.clone() for name, values in module.state_dict().items()}
+    workload = mimdsim.from_torch(module, SPIKES)
+    assert workload.training.frozen[:2] == ("hidden0", "hidden0.recurrent")
+    assert {name: values.tolist() for name, values in module.state_dict().items()} == {
+        name: values.tolist() for name, values in held.items()
+    }
+    assert not dict(module.named_parameters()).keys() & {"given", "own"}
+    check_steps(module, SPIKES)
+
+
+class Rates(nn.Module):  # type: ignore[misc, name-defined]
+    """Recurrent rates through an activation, which is a module."""
+
+    def __init__(self, activation: Any):
+        super().__init__()
+        self.fc, self.rec = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN, bias=False)
+        self.activation, self.out = activation, nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        rates, out = torch.zeros(x.shape[1], HIDDEN), []
+        for step in x:
+            rates = 0.8 * rates + 0.2 * self.activation(self.fc(step) + self.rec(rates))
+            out.append(self.out(rates))
+        return torch.stack(out)
+
+
+ACTIVATIONS = (nn.ReLU(), nn.LeakyReLU(0.1), nn.LeakyReLU(), nn.SiLU(), nn.Softsign(), nn.Hardsigmoid(), nn.Tanh())
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)
+def test_activations_are_modules(activation: Any) -> None:
+    torch.manual_seed(0)
+    check_steps(Rates(activation), SPIKES)
+
+
+@pytest.mark.parametrize("place", ["before weights", "before neurons", "behind neurons"])
+def test_activations_lie_between_layers(place: str) -> None:
+    torch.manual_seed(0)
+    neurons = [snn.Leaky(beta=0.9, init_hidden=True) for _ in range(2)]
+    layers = {
+        "before weights": [nn.Linear(INPUTS, 7), nn.ReLU(), nn.Linear(7, HIDDEN), neurons[0]],
+        "before neurons": [nn.Linear(INPUTS, HIDDEN), nn.LeakyReLU(0.2), neurons[0]],
+        "behind neurons": [nn.Linear(INPUTS, HIDDEN), neurons[0], nn.ReLU()],
+    }
+    module = nn.Sequential(*layers[place], nn.Linear(HIDDEN, CLASSES), neurons[1])
+    with torch.no_grad():
+        for each in module.parameters():
+            each.mul_(4)
+    check_steps(module, SPIKES, timesteps=len(SPIKES))
+
+
 class First(nn.Module):  # type: ignore[misc, name-defined]
     """Neurons that are written out and spike by their potential of the timestep before, at a threshold that may be a
     parameter."""
