@@ -87,7 +87,7 @@ def terms_of_sums(graph: Graph) -> dict[str, str]:
         if op.kind in SUMS:
             found |= dict.fromkeys(op.outputs, op.inputs[0])
         if op.kind == "constant_gradient":  # of gradients of coefficients, summed over the neurons
-            found[op.outputs[0]] = op.inputs[1]
+            found[op.outputs[0]] = found.get(op.inputs[1], op.inputs[1])
         if op.kind == "weight_function_gradient" and op.inputs[0] in found:  # times at most about 1, element by element
             found[op.outputs[0]] = found[op.inputs[0]]
         if op.kind == "batch_norm_input_gradient":
@@ -105,6 +105,20 @@ def terms_of_sums(graph: Graph) -> dict[str, str]:
                 found[inner.outputs[0]] = found[of.pop()]
         carries = zip(op.attributes.carries, op.outputs, strict=False)
         found |= {outer: found[carry.leaves] for carry, outer in carries if carry.leaves in found}
+    return found | {name: term for name, term in _terms_of_shares(graph).items() if name not in found}
+
+
+def _terms_of_shares(graph: Graph) -> dict[str, str]:
+    """Gradients through the softmax of a timestep: of a share near 1 the gradient less its mean, which is what rounding
+    leaves of it; and those that follow from it, which are as small then, by what they are in other timesteps."""
+    found: dict[str, str] = {}
+    for op in graph.operations:
+        if op.kind == "read_out_gradient" and op.attributes == "softmax":
+            found[op.outputs[0]] = op.inputs[0]
+        if op.kind == "scan" and op.phase == "backward" and found:
+            slices = zip(op.attributes.slices, op.inputs[len(op.attributes.carries) :], strict=False)
+            read = {item.inside: found[outer] for item, outer in slices if outer in found}
+            found |= {name: read.get(name, name) for name in op.attributes.body.values} | read
     return found
 
 

@@ -18,7 +18,7 @@ from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, TileFormula
 
 CALLS = {name: name for name in ("sigmoid", "tanh", "relu")}
-CALLS |= {"exponential": "exponent", "sqrt": "root", "reciprocal": "inverse"}
+CALLS |= {"exponential": "exponent", "sqrt": "root", "log": "logarithm", "reciprocal": "inverse"}
 
 
 class InPlace:
@@ -74,6 +74,8 @@ def _gradient_formula(name: str) -> TileFormula:
         return calls_formula("times")
     if name == "sqrt":
         return calls_formula("over", "times scalar")
+    if name == "log":
+        return calls_formula("times scalar", "exponent", "times")
     if name == "reciprocal":
         return calls_formula("square", "times", "times scalar")
 

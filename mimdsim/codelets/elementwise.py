@@ -48,6 +48,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "inverse root": partial(_unary, op="RSQRT"),
     "root": partial(_unary, op="SQRT"),
     "exponent": partial(_unary, op="EXPONENT"),
+    "logarithm": partial(_unary, op="LOGARITHM"),
     "sigmoid": partial(_unary, op="SIGMOID"),
     "tanh": partial(_unary, op="TANH"),
     "relu": partial(_unary, op="RELU"),
@@ -66,7 +67,7 @@ CLASS_OF = {  # the instruction that an element takes, on any core
     **dict.fromkeys(("times scalar", "times scalar in place", "square", "times"), "multiply"),
     **dict.fromkeys(("above scalar", "relu", "at least scalar", "select", "one or zero"), "compare"),
     **dict.fromkeys(("inverse", "over"), "divide"),
-    **dict.fromkeys(("inverse root", "root", "exponent", "sigmoid", "tanh"), "function"),
+    **dict.fromkeys(("inverse root", "root", "exponent", "logarithm", "sigmoid", "tanh"), "function"),
 }
 
 

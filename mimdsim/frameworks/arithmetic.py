@@ -20,7 +20,7 @@ BINARY = {
     **dict.fromkeys(("__truediv__", "__itruediv__", "div", "divide", "true_divide"), OVER),
 }
 REVERSED = {"__rsub__": SUBTRACT, "rsub": SUBTRACT, "__rtruediv__": OVER, "__rdiv__": OVER}
-UNARY = {name: name for name in ("sigmoid", "tanh", "exp", "sqrt", "relu", "detach")} | {"data": "detach"}
+UNARY = {name: name for name in ("sigmoid", "tanh", "exp", "sqrt", "log", "relu", "detach")} | {"data": "detach"}
 RELATIONS = {">": gt, ">=": ge, "<": lt, "<=": le, "==": eq, "!=": ne}
 COMPARES = {"gt": ">", "greater": ">", "ge": ">=", "greater_equal": ">=", "lt": "<", "less": "<", "le": "<=",
             "less_equal": "<=", "eq": "==", "ne": "!="}  # fmt: skip
@@ -29,8 +29,8 @@ FAR = 12  # operations back to all that a value is made of: such a step, or curr
 CLAMPS = {"clamp": (None, None), "clip": (None, None), "hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}
 VALUES: dict[str, Callable[..., torch.Tensor]] = {
     ADD: add, SUBTRACT: sub, TIMES: mul, OVER: truediv, "detach": torch.Tensor.detach,
-    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "sqrt": torch.sqrt, "relu": torch.relu,
-    "clamp": torch.clamp, "softplus": torch.nn.functional.softplus,
+    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "sqrt": torch.sqrt, "log": torch.log,
+    "relu": torch.relu, "clamp": torch.clamp, "softplus": torch.nn.functional.softplus,
 }  # fmt: skip
 WHOLE = {"bool", "int", "long", "to", "type", "type_as"}  # of numbers that are whole already, without a gradient
 
@@ -61,8 +61,15 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         return make(OVER, 1.0, operands[0])
     if by in ("abs", "__abs__", "absolute") and len(operands) == 1:
         return make(ADD, make("relu", operands[0]), make("relu", make(TIMES, -1.0, operands[0])))
+    if by == "softplus" and operands[1:] in ([], [1.0], [1.0, 20.0]):
+        return make("softplus", operands[0])
+    if by == "log1p":
+        return make("log", make(ADD, 1.0, operands[0]))
     if by == "silu":
         return make(TIMES, operands[0], make("sigmoid", operands[0]))
+    if by == "elu" and operands[1:] in ([], [1.0]):
+        above = make("relu", operands[0])
+        return make(ADD, above, make(SUBTRACT, make("exp", make(SUBTRACT, operands[0], above)), 1.0))
     if by == "hardsigmoid":
         return _between(make, make(ADD, 0.5, make(OVER, operands[0], 6.0)), 0.0, 1.0)
     if by in ("leaky_relu", "softsign"):
@@ -70,7 +77,8 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         if by == "softsign":
             return make(OVER, operands[0], make(ADD, 1.0, make(ADD, above, below)))
         return make(SUBTRACT, above, make(TIMES, [*operands, 0.01][1], below))
-    if by in ("maximum", "minimum", "max", "min") and len(operands) == 2 and not isinstance(operands[1], float):
+    of_two = by in ("maximum", "minimum") or (by in ("max", "min") and not isinstance(operands[-1], float))
+    if of_two and len(operands) == 2:
         one, other = operands
         if by.startswith("max"):
             return make(ADD, one, make("relu", make(SUBTRACT, other, one)))
@@ -175,12 +183,12 @@ def constant_of(tensor: torch.Tensor) -> float | np.ndarray | None:
 def step_of(function: Callable[[torch.Tensor], Any]) -> Step | None:
     """The step that a function is, found by trying; None for a function that is none."""
 
-    def at(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def at(x: np.ndarray, times: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         given = torch.tensor(x, dtype=torch.float64, requires_grad=True)
         made = function(given)
-        made.sum().backward()
+        (made.sum() * times).backward()
         assert given.grad is not None
-        return made.detach().numpy().astype(np.float64), given.grad.numpy().astype(np.float64)
+        return made.detach().numpy().astype(np.float64), given.grad.numpy().astype(np.float64) / times
 
     low, high = -1e3, 1e3
     try:
@@ -201,7 +209,10 @@ def step_of(function: Callable[[torch.Tensor], Any]) -> Step | None:
                 return at(x + threshold)[1]
 
             name, slope, factor = nearest_surrogate("a spike", derivative, scaled=True)
-    except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError):
+            near = threshold + np.linspace(-1, 1, 20) / slope
+            if any(not np.allclose(at(near, times)[1], at(near)[1], rtol=1e-4) for times in (1e3, 1e-3)):
+                return None  # it limits gradients
+    except Exception:  # of a function of the user's own, which may want another shape
         return None
     return Step(threshold=threshold, surrogate=name, slope=slope, factor=factor, at=reached)
 

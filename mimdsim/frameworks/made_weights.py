@@ -21,6 +21,9 @@ SAME = 1e-5  # of a weight: the module computes in float32
 OF_TORCH = {"abs": "abs", "__abs__": "abs", "absolute": "abs", "relu": "relu", "relu_": "relu", "exp": "exp",
             "sigmoid": "sigmoid", "tanh": "tanh"}  # fmt: skip
 
+# what makes zeros of some weights; which, and that it does nothing else, the values say
+LEAVES_OUT = {"masked_fill", "where", "triu", "tril", "sub", "__sub__", "diagonal_scatter", "index_fill"}
+
 
 def parameter_in(origin: Any) -> Parameter | None:
     """The one parameter of which functions made something; None of other values."""
@@ -62,6 +65,13 @@ def function_of_weights(
     w, acts = map(numbers_of, (held, made))
     if made.stride() != held.stride():
         acts, turned = acts.T, not turned
+    if (
+        len(names) == 1
+        and names[0] in LEAVES_OUT
+        and acts.shape == w.shape
+        and np.isin(acts - w * (acts != 0), 0).all()
+    ):
+        names = []
     if len(names) == 1 and names[0] not in known and len(rounded := _formats_of(w, acts)) == 1:
         names = known = rounded
     unknown = [name for name in names if name not in known]

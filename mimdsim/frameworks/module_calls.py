@@ -110,8 +110,8 @@ NEAREST = {
     "ElementWiseRecurrentContainer": "spikingjelly LinearRecurrentContainer of spikes, or snntorch RLeaky",
     **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     **dict.fromkeys(
-        ("CELU", "ELU", "GELU", "Hardswish", "LogSigmoid", "Mish", "PReLU", "SELU", "Softplus"),
-        "ReLU, LeakyReLU, SiLU, Softsign, Sigmoid, Hardsigmoid or Tanh",
+        ("CELU", "GELU", "Hardswish", "LogSigmoid", "Mish", "PReLU", "SELU"),
+        "ReLU, LeakyReLU, SiLU, Softplus, Softsign, Sigmoid, Hardsigmoid or Tanh",
     ),
 }
 # modules of PyTorch of whose functions each is recorded, some in neurons that are written out
@@ -121,6 +121,7 @@ OF_SAMPLES = (*ROW_NORMS, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)
 OF_FUNCTIONS = (
     _NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax, _NN.Softmax,
     _NN.ConstantPad1d, _NN.ConstantPad2d, _NN.ReLU, _NN.LeakyReLU, _NN.SiLU, _NN.Softsign, _NN.Hardsigmoid,
+    _NN.Softplus, _NN.ELU,
 )  # fmt: skip
 
 
@@ -581,7 +582,7 @@ def record(
     every: list[Origin | None] = []
     reset_states(module)
     fixed = {name: (each, each.detach().clone()) for name, each in _fixed_in(module)}
-    restore = _as_it_is(module)
+    restore = as_it_is(module)
     seen.timesteps, seen.stepwise = timesteps or 0, timesteps is not None
     try:
         with (
@@ -689,7 +690,7 @@ def _is_matrix(buffer: torch.Tensor | None) -> bool:
     return not torch.isin(buffer, torch.tensor([-1.0, 0.0, 1.0]).to(buffer)).all()
 
 
-def _as_it_is(module: torch.nn.Module) -> Callable[[], None]:
+def as_it_is(module: torch.nn.Module) -> Callable[[], None]:
     """What makes a module again what it is: states that it keeps, running averages, which a forward pass moves."""
     lazy = torch.nn.parameter.UninitializedBuffer
     kept = [(each, each.clone()) for each in module.buffers() if not isinstance(each, lazy)]
@@ -719,7 +720,7 @@ def _as_it_is(module: torch.nn.Module) -> Callable[[], None]:
 def _makes_the_same_again(module: torch.nn.Module, steps: list[torch.Tensor]) -> bool:
     """Whether a second call makes what the first one makes, of a copy where there can be one, without being recorded;
     True where it cannot be called so."""
-    restore, drawn, made = _as_it_is(module), torch.get_rng_state(), list[list[torch.Tensor]]()
+    restore, drawn, made = as_it_is(module), torch.get_rng_state(), list[list[torch.Tensor]]()
     called = module
     with suppress(Exception):
         called = copy.deepcopy(module)
@@ -762,7 +763,7 @@ def _changed_in(module: torch.nn.Module, before: Mapping[str, torch.Tensor]) -> 
 def _changed_of_others(module: torch.nn.Module, steps: list[torch.Tensor]) -> list[str]:
     """What a forward pass changes of other values than those that the module has, which may be as it leaves them, as
     zeros are that it writes where a mask is 0; none where there can be no copy."""
-    restore, drawn = _as_it_is(module), torch.get_rng_state()
+    restore, drawn = as_it_is(module), torch.get_rng_state()
     try:
         for step in (1e-3, -1e-3):
             called = copy.deepcopy(module)

@@ -81,7 +81,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         made["cells"] = {
             f"neuron_of_{name}": {
                 "equations": list(each.texts),
-                "learned": dict.fromkeys(each.rows, 0.0),
+                "learned": {row: float(f"{np.median(values):.6g}") for row, (_, values, _) in each.rows.items()},
                 **({"shared": list(each.shared)} if each.shared else {}),
                 **({"recurrent_of": each.recurrent_of} if each.recurrent_of != OUTPUT else {}),
             }

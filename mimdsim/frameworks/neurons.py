@@ -116,7 +116,7 @@ class ReadingRefused(DescriptionError):
 
 def numbers_of(tensor: torch.Tensor) -> np.ndarray:
     """float64, of the same shape."""
-    values: np.ndarray = tensor.detach().cpu().numpy().astype(np.float64)
+    values: np.ndarray = tensor.detach().cpu().double().numpy()
     return values
 
 

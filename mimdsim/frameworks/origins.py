@@ -531,3 +531,16 @@ def with_votes(origin: Any, known: dict[int, Any] | None = None) -> Any:
 def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
     every = each_in((FunctionResult, *THROUGH), origin)
     return {(each.layer, each.spikes) for each in every if isinstance(each, LayerOutput)}
+
+
+def unread_in(origin: Any) -> Any:
+    """The first function of it that is not read, of which the others are."""
+    if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
+        return unread_in(origin.of[-1])
+    while isinstance(origin, FunctionResult) and (of := [each for each in origin.of if _is_unread(each)]):
+        origin = of[0]
+    return origin
+
+
+def _is_unread(origin: Origin | None) -> bool:
+    return isinstance(origin, FunctionResult) and origin.by != "stack" and bool(origin.of)

@@ -35,6 +35,7 @@ from mimdsim.frameworks.origins import (
     each_in,
     is_in_time,
     timestep_of,
+    unread_in,
     with_parts,
 )
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
@@ -66,8 +67,9 @@ SAME = 1e-4  # relative, of numbers that are sent: PyTorch computes in float32
 class _Numbers(Arithmetic):
     """The functions of equations on arrays; nearest: how near to a threshold a spike was."""
 
-    sigmoid, tanh, exp, sqrt, relu = (  # type: ignore[assignment]
-        staticmethod(elementwise.FUNCTIONS[name].value) for name in ("sigmoid", "tanh", "exponential", "sqrt", "relu")
+    sigmoid, tanh, exp, sqrt, log, relu = (  # type: ignore[assignment]
+        staticmethod(elementwise.FUNCTIONS[name].value)
+        for name in ("sigmoid", "tanh", "exponential", "sqrt", "log", "relu")
     )
     detach = damp = staticmethod(lambda x, _factor=1.0: x)  # type: ignore[assignment]
 
@@ -399,7 +401,7 @@ def not_read(recorded: Recorded, component: Component | None = None) -> str:
     for kinds in ((), (Currents, Gate, Parameter)):  # of its own first
         for each in recorded.unread:
             if each.by not in GATHERS and any(of in members if not kinds else isinstance(of, kinds) for of in each.of):
-                return each.by.strip("_")
+                return str(unread_in(each).by).strip("_")
     return ""
 
 

@@ -27,7 +27,7 @@ from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.agreement import check_gradients
 from mimdsim.frameworks.delays import at_every_age, delay_of
 from mimdsim.frameworks.linear_runs import run_neuron
-from mimdsim.frameworks.module_calls import RAISES, matrices_as_parameters, neurons_of_models, record
+from mimdsim.frameworks.module_calls import RAISES, as_it_is, matrices_as_parameters, neurons_of_models, record
 from mimdsim.frameworks.network_table import (
     needs_own_operations,
     network_table,
@@ -142,7 +142,9 @@ def read_workload(
             raise
         with matrices_as_parameters(module) as matrices:
             found = otherwise() if matrices else None
-            neurons = neurons_of_models(module) if found is None else ()
+            neurons: tuple[str, ...] = ()
+            with suppress(Exception):  # of neurons without values
+                neurons = tuple(neurons_of_models(module)) if found is None else ()
             found = otherwise(*neurons) if neurons else found
         if found is None:
             raise
@@ -191,12 +193,12 @@ def workload_of(
     _check_arguments(module, example_input, timesteps)
     wanted = output or ("membrane" if "membrane" in str(loss) else "")
 
-    def read(module: torch.nn.Module) -> tuple[Recorded, list[TorchLayer]]:
-        recorded = with_currents(record(module, example_input, timesteps, written, zero_states))
+    def read(module: torch.nn.Module, example: torch.Tensor) -> tuple[Recorded, list[TorchLayer]]:
+        recorded = with_currents(record(module, example, timesteps, written, zero_states))
         recorded = _with_read_out(module, with_own_neurons(recorded, wanted))
         return recorded, layers_of(module, recorded)
 
-    recorded, layers = read(module)
+    recorded, layers = read(module, example_input)
     weights = weights_of(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
@@ -231,7 +233,7 @@ def workload_of(
             how = {"loss": loss, "output": output, "zero_states": zero_states, "written": written}
             if precise or not _runs_in_float64(module, example_input, timesteps, how):
                 raise problem from None
-    _check_other_weights(read, module, recorded, layers)
+    _check_other_numbers(read, module, example_input, recorded, layers)
     base = base_table(workload, Path(out or ".")) if workload else random_workload(values, classes)
     table = described(recorded, values.shape, base, reads, loss, reading)
     folder = folder_to_make(out, "from-torch")
@@ -249,28 +251,36 @@ def workload_of(
     return made
 
 
-def _check_other_weights(
-    read: Callable[[torch.nn.Module], tuple[Recorded, list[TorchLayer]]],
+def _check_other_numbers(
+    read: Callable[[torch.nn.Module, torch.Tensor], tuple[Recorded, list[TorchLayer]]],
     module: torch.nn.Module,
+    example: torch.Tensor,
     recorded: Recorded,
     layers: list[TorchLayer],
 ) -> None:
-    """Raise DescriptionError where a copy with other weights is another network: masks and numbers that are worked out
-    of weights stay as they are here. One that cannot be copied, or read, says nothing."""
+    """Raise DescriptionError where a copy with other weights, on another example, is another network: masks and numbers
+    that are worked out of these stay as they are here. One that cannot be copied, or read, says nothing."""
     of_weights = {name for name, array, *_ in links_of(layers) if array.startswith(OF_WEIGHTS)}
-    drawn, told = torch.get_rng_state(), TOLD.set([])
+    feeds = [feed.product for layer in layers for origin in layer.calls.origins for feed in feeds_of(origin)]
+    signed = {product.weight for product in feeds if product.function}  # which may make zeros of the other sign
+    drawn, told, binary = torch.get_rng_state(), TOLD.set([]), torch.tensor([0.0, 1.0], device=example.device)
+    restore = as_it_is(module)  # which functions that the copy holds may call
     try:
         other = copy.deepcopy(module)
         generator = torch.Generator().manual_seed(1)
         for name, each in other.named_parameters():
             if name in of_weights:
-                share, more = torch.rand(2, *each.shape, generator=generator).to(each)
-                each.data.mul_(0.7 + share).add_(1e-3 * (more - 0.5))
+                share, more, sign = torch.rand(3, *each.shape, generator=generator).to(each)
+                turned = 1.0 if name in signed else (sign - 0.2).sign()
+                each.data.mul_((0.7 + share) * turned).add_(1e-3 * (more - 0.5))
         with warnings.catch_warnings(action="ignore"):
-            found, others = read(other)
+            left = torch.rand(example.shape, generator=generator).to(example.device) < 0.8
+            changed = example if example.dtype == torch.bool or torch.isin(example, binary).all() else example * 0.9
+            found, others = read(other, changed * left)
     except Exception:
         return
     finally:
+        restore()
         torch.set_rng_state(drawn)
         TOLD.reset(told)
     for name, mask in recorded.masks.items():
@@ -282,8 +292,8 @@ def _check_other_weights(
     mine, theirs = (network_table(each, {}) for each in (layers, others))
     if differ := [key for key in mine if mine[key] != theirs.get(key)]:
         raise refusal(
-            f"with other weights the module is another network ({', '.join(differ)} of [network]): numbers that it "
-            "works out of weights would stay as they are here; nearest: such numbers as attributes, or norms of layers"
+            f"with other weights, or input, the module is another network ({', '.join(differ)} of [network]): numbers "
+            "that it works out of these would stay as they are here; nearest: such numbers as attributes, or norms"
         )
 
 
@@ -328,6 +338,8 @@ def _check_arguments(module: torch.nn.Module, example_input: torch.Tensor, times
         raise refusal("example_input holds numbers that are not finite")
     if compiled := getattr(module, "_orig_mod", None):
         raise refusal(f"module is a {type(compiled).__name__} that torch.compile made; give module._orig_mod")
+    if scripted := [name for name, each in module.named_modules() if isinstance(each, torch.jit.ScriptModule)]:
+        raise refusal(f"'{scripted[0]}' is TorchScript, whose operations are not seen; give the module that it is of")
     for name, each in module.named_parameters():
         if not isinstance(each, torch.nn.parameter.UninitializedParameter) and not torch.isfinite(each).all():
             raise refusal(f"'{name}' of the module holds numbers that are not finite; give weights that are")

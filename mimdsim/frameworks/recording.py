@@ -80,9 +80,9 @@ LEAVES = {"__bool__", "__float__", "__int__", "__index__", "__array__", "item", 
 HIGHEST = {"maximum", "max"}  # of two, as of all timesteps
 
 KEEPS_VALUES = {
-    "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
-    "narrow", "permute", "repeat", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
-    "type_as", "unbind", "unflatten", "unsqueeze", "view", "T", "mT",
+    "__getitem__", "__pos__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select",
+    "movedim", "narrow", "permute", "positive", "repeat", "reshape", "select", "split", "squeeze", "swapaxes", "t",
+    "to", "transpose", "type", "type_as", "unbind", "unflatten", "unsqueeze", "view", "T", "mT",
 }  # fmt: skip
 
 TURNS_IN_PLACE = {"unsqueeze_", "squeeze_", "transpose_", "swapaxes_", "t_"}
@@ -152,6 +152,9 @@ class Recorder(ProductRecorder):
             raise refusal("a hook acts on a gradient (register_hook), which nothing here would call: remove it")
         if name in ("detach", "detach_") and not self._inside and args[0].grad_fn and self.origin(args[0]) is None:
             raise refusal("a state that neurons keep is detached, which nothing here would do: leave that out")
+        if func is torch.addmm and not kwargs and not self._inside:
+            product = self.__torch_function__(torch.mm, types, args[1:])
+            return self.__torch_function__(torch.add, types, (product, args[0]))
         before = args if self._inside else self._before(name, args)
         drops = func in DROPOUTS  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
@@ -244,8 +247,6 @@ class Recorder(ProductRecorder):
             return self.mark(made, scaled.hold(made))
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
-        if name == "softplus" and isinstance(known[0], Parameter) and _is_plain_softplus(*args[1:], **kwargs):
-            return self.mark(made, self._made(name, name, self._operand(args[0])).hold(made))
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
@@ -324,14 +325,23 @@ class Recorder(ProductRecorder):
         whole = Pool(kind="average", window=Window.whole(planes))
         return Pooled(of=of, planes=planes, pool=whole) if is_mean_of(planes, by, made, *args, **kwargs) else None
 
-    def _biased(self, known: list[Origin]) -> Product | None:
-        """A product to which a bias is added by hand."""
-        products = [each for each in known if isinstance(each, Product)]
-        biases = [each.name for each in known if isinstance(each, Parameter)]
+    def _biased(self, known: list[Origin]) -> Product | Sum | None:
+        """A product, alone or the last of several that are added up, to which a bias is added by hand."""
+        read, biases = known, [each.name for each in known if isinstance(each, Parameter)]
+        before: tuple[Origin, ...] = ()
+        if sums := [
+            each for each in known if isinstance(each, Sum) and all(isinstance(of, Product) for of in each.parts)
+        ]:
+            before, read = sums[0].parts[:-1], [*sums[0].parts[-1:], *sums[1:]]
+        products = [each for each in read if isinstance(each, Product)]
         if len(products) != 1 or len(biases) != 1 or products[0].bias or products[0].norm or products[0].convolution:
             return None
-        columns = self.parameters[products[0].weight].shape[0 if products[0].transposed else 1]
-        return replace(products[0], bias=biases[0]) if self.parameters[biases[0]].shape == (columns,) else None
+        weight = self.parameters[products[0].weight]
+        columns = weight.shape[0 if products[0].transposed else 1]
+        if self.parameters[biases[0]].shape != (columns,) or products[0].negative:
+            return None
+        biased = replace(products[0], bias=biases[0])
+        return Sum(parts=(*before, biased)) if before else biased
 
     def _loses(self, of: Origin, whole: Any, made: Any) -> bool:
         """Whether values, or their gradients, get lost on the way to another type."""
@@ -503,10 +513,6 @@ def _check_tied(module: torch.nn.Module) -> None:
             owner, name = first.setdefault(id(parameter), (path, f"{path}.{role}".lstrip(".")))
             if not f"{path}.".startswith(f"{owner}."):  # as a part of it, which snnTorch's V is
                 raise refusal(f"'{path}.{role}' is '{name}' as well; nearest: weights of its own for each layer")
-
-
-def _is_plain_softplus(beta: float = 1.0, threshold: float = 20.0) -> bool:
-    return (beta, threshold) == (1, 20)
 
 
 def late(of: Any, first: int) -> Late:

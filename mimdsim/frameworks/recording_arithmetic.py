@@ -17,6 +17,7 @@ from mimdsim.frameworks.arithmetic import (
     FAR,
     SUBTRACT,
     TIMES,
+    UNARY,
     arithmetic,
     constant_of,
     step_of,
@@ -61,6 +62,7 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         self._gradients = True
         self._steps: dict[Any, Step | None] = {}
         self._cut: dict[tuple[Made, int, int], Made | None] = {}
+        self._again: dict[tuple[str, Any], Made] = {}  # what a function made of one value
         # sums with a current of spikes before the first timestep, by its weights: with the operation and its operands
         self._undecided: dict[frozenset[str], tuple[Made, str, Any, Read]] = {}
 
@@ -83,7 +85,7 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         """An operation on currents, parameters, and what was made of them; None for any other."""
         operands = [self._operand(arg) for arg in args if not isinstance(arg, (torch.dtype, torch.device))]
         kwargs = {key: given for key, given in kwargs.items() if key != "inplace" or given}
-        operands += [kwargs.pop("negative_slope")] if "negative_slope" in kwargs else []
+        operands += [kwargs.pop(key) for key in ("negative_slope", "beta", "threshold") if key in kwargs]
         if kwargs.keys() - {"min", "max", "min_val", "max_val", "alpha", "value"} or any(
             operand is None for operand in operands
         ):
@@ -103,6 +105,11 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         ]
 
         make = partial(self._made, name)
+        again = self._again.get((name, operands[0])) if len(operands) == 1 and isinstance(operands[0], Made) else None
+        if again is not None and again.values is not None:  # the same function of the same
+            return again
+        if factor != 1 and len(operands) < 2:
+            return None
         if factor != 1:
             operands[1] = make(TIMES, float(factor), operands[1])
         found = arithmetic(make, name, operands, limits)
@@ -111,6 +118,8 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         if adds and isinstance(operands[1], Read):
             self._undecided.setdefault(_weights_of(operands[1]), (found, sign, operands[0], operands[1]))
         self._name(args)
+        if len(operands) == 1 and isinstance(operands[0], Made) and name in UNARY and found.op == name != "detach":
+            self._again[name, operands[0]] = found
         cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
         if not cut and found.op in (ADD, SUBTRACT) and (step := written_step(found, self._steps)) is not None:
             return self._made(name, "spike", self._just_below(step[0]) if step[1].at else step[0], step=step[1])
@@ -136,7 +145,11 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
             if isinstance(each, Made):
                 found = self._together(sign if own == ADD else _other(sign), each, read, left - 1, decided)
             elif isinstance(each, Read) and each.tensor.shape == read.tensor.shape:
-                alike = decided or _is_own(each, made) is _is_own(read, made) is not None
+                alike = (
+                    decided
+                    or all(map(_is_convolved, (each, read)))
+                    or _is_own(each, made) is _is_own(read, made) is not None
+                )
                 alike = alike and _calls_of(each) == _calls_of(read)
                 more = read.of if sign == own else minus(read.of)
                 if alike and more is not None:
@@ -275,6 +288,12 @@ def _weights_of(read: Any) -> frozenset[str]:
     """The parameters that a current is made with; none of anything else."""
     of = read.of if isinstance(read, Read) else None
     return frozenset(feed.product.weight for feed in feeds_of(of)) if isinstance(of, Currents) else frozenset()
+
+
+def _is_convolved(read: Read) -> bool:
+    """Whether a current is made by convolutions, of which those of own spikes go with the others."""
+    feeds = [*feeds_of(read.of)] if isinstance(read.of, Currents) else []
+    return bool(feeds) and all(feed.product.convolution for feed in feeds)
 
 
 def _is_own(read: Read, made: Made) -> bool | None:

@@ -36,6 +36,7 @@ from mimdsim.frameworks.origins import (
     sources_in,
     terms_of,
     undropped,
+    unread_in,
 )
 from mimdsim.frameworks.own_neurons import not_read
 from mimdsim.frameworks.planes import ROW_NORMS
@@ -480,7 +481,7 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
         return graph.Source(by=by, of=tuple(combination(name, weight, each, timesteps) for each in parts_of(of)))
     if not isinstance(of, (LayerOutput, Input)):
         reads = f"'{weight}' is multiplied by" if weight else f"layer '{name}' reads"
-        raise refusal(f"{reads} {_describe(of)}; {NEAREST_FUNCTIONS.get(getattr(_unread_in(of), 'by', ''), READABLE)}")
+        raise refusal(f"{reads} {_describe(of)}; {NEAREST_FUNCTIONS.get(getattr(unread_in(of), 'by', ''), READABLE)}")
     if isinstance(of, LayerOutput) and not of.spikes:
         raise refusal(f"layer '{name}' reads a state of '{of.layer}'; layers read spikes")
     if isinstance(of, LayerOutput) and of.layer == name:
@@ -588,7 +589,7 @@ def _describe(origin: Origin | None) -> str:
         return "a tensor that comes from nothing that is known"
     if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
         return f"{_describe(origin.of[-1])}, in every timestep"
-    origin = _unread_in(origin)
+    origin = unread_in(origin)
     if isinstance(origin, (FunctionResult, Made)):
         return f"what '{origin.by}' made"
     if isinstance(origin, Gate):
@@ -606,19 +607,6 @@ def _describe(origin: Origin | None) -> str:
     if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
     return f"'{origin.name}' itself" if isinstance(origin, Parameter) else "the input itself"
-
-
-def _unread_in(origin: Any) -> Any:
-    """The first function of it that is not read, of which the others are."""
-    if isinstance(origin, FunctionResult) and origin.by == "stack" and origin.of:
-        return _unread_in(origin.of[-1])
-    while isinstance(origin, FunctionResult) and (of := [each for each in origin.of if _is_unread(each)]):
-        origin = of[0]
-    return origin
-
-
-def _is_unread(origin: Origin | None) -> bool:
-    return isinstance(origin, FunctionResult) and origin.by != "stack" and bool(origin.of)
 
 
 def functions_in(origin: Origin | None) -> set[str]:

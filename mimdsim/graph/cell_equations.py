@@ -27,7 +27,7 @@ from mimdsim.graph.neuron_parts import Parameter
 
 MOST_CHARACTERS, MOST_DEPTH, LIMIT = 1000, 40, 1e30
 SUMS = re.compile(r"([IR])([1-9]?)")
-FUNCTIONS = ("sigmoid", "tanh", "exp", "sqrt", "relu", "clamp", "spike", "detach", "damp")
+FUNCTIONS = ("sigmoid", "tanh", "exp", "sqrt", "log", "softplus", "relu", "clamp", "spike", "detach", "damp")
 
 
 class Arithmetic:
@@ -40,9 +40,15 @@ class Arithmetic:
     tanh = staticmethod(cells.tanh)
     exp = staticmethod(cells.exponential)
     sqrt = staticmethod(cells.square_root)
+    log = staticmethod(cells.logarithm)
     relu = staticmethod(cells.relu)
     detach = staticmethod(cells.detached)
     damp = staticmethod(cells.damped)
+
+    def softplus(self, x: Any) -> Any:
+        """log(1 + e^x), which is x beyond 20, as PyTorch has it."""
+        beyond = self.relu(x - 20.0)
+        return self.log(1.0 + self.exp(x - beyond)) + beyond
 
     def clamp(self, x: Any, low: float, high: float) -> Any:
         """x from low to high; its gradient is 0 beyond, and 1 at either, as PyTorch's."""
@@ -122,6 +128,8 @@ def _of_numbers(name: str, x: float, *more: float) -> float:
     """What a function makes of numbers, of which there is no gradient."""
     if name == "clamp":
         return min(max(x, more[0]), more[1])
+    if name == "softplus":
+        return float(np.logaddexp(0.0, x))
     known = elementwise.FUNCTIONS.get("exponential" if name == "exp" else name)
     return float(known.value(np.array(x))) if known else x
 

@@ -162,6 +162,11 @@ def square_root(x: Term) -> Term:
     return x.cell.made("function", x, attributes="sqrt")
 
 
+def logarithm(x: Term) -> Term:
+    """The natural one."""
+    return x.cell.made("function", x, attributes="log")
+
+
 def reciprocal(x: Term) -> Term:
     """1 / x"""
     return x.cell.made("function", x, attributes="reciprocal")

@@ -53,6 +53,7 @@ FUNCTIONS = {
     "tanh": Function(value=_rounded(np.tanh), derivative=lambda y: 1 - y * y, flops=4),
     "exponential": Function(value=_rounded(np.exp), derivative=lambda y: y, flops=1),
     "sqrt": Function(value=_rounded(np.sqrt), derivative=lambda y: y.dtype.type(0.5) / y, flops=1),
+    "log": Function(value=_rounded(np.log), derivative=lambda y: _rounded(np.exp)(-y), flops=1),
     "reciprocal": Function(value=_rounded(lambda x: 1 / x), derivative=lambda y: -y * y, flops=1),
     "relu": Function(value=lambda x: np.maximum(x, x.dtype.type(0)), derivative=lambda y: y > 0, flops=1),
 }

@@ -408,6 +408,8 @@ MADE = {
     "squared": lambda w: w**2,
     "sigmoid": lambda w: 0.2 * torch.sigmoid(w),
     "tanh": torch.tanh,
+    "masked": lambda w: w.masked_fill(torch.eye(*w.shape, dtype=torch.bool), 0.0),
+    "a triangle": lambda w: torch.triu(w, -3),
     "rounded to float16": lambda w: (w.half().float() - w).detach() + w,
     "rounded to int8": Int8.apply,
 }
@@ -559,9 +561,10 @@ REFUSED = {
     "'fc1.weight' is multiplied by a mask that is worked out of weights": lambda: OfWeights(
         lambda w: w * (w.abs() > 0.1)
     ),
-    "with other weights the module is another network (weight_functions of [network])": lambda: OfWeights(
+    "with other weights, or input, the module is another network (weight_functions of [network])": lambda: OfWeights(
         lambda w: w / float(w.norm())
     ),
+    "'' is TorchScript, whose operations are not seen": lambda: torch.jit.script(nn.Linear(zoo.INPUTS, 4)),
     "learns its beta": lambda: loop(snn.Lapicque(beta=0.8, learn_beta=True)),
     "the output is neither all of what 'lif2' made nor a reading of it": lambda: MembraneOf(part=3),
     "has no surrogate gradient (surrogate_disable": lambda: loop(snn.Leaky(beta=0.9, surrogate_disable=True)),

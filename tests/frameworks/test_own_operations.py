@@ -382,6 +382,82 @@ def test_buffers_are_weights_that_are_not_trained(spiking: bool) -> None:
     check_steps(module, SPIKES)
 
 
+class Otherwise(nn.Module):  # type: ignore[misc, name-defined]
+    """Recurrent rates, one function of which is written where it is read, products with a bias by `addmm`."""
+
+    def __init__(self, size: Any = lambda _: 1.0):
+        super().__init__()
+        self.fc, self.rec = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN, bias=False)
+        self.out, self.size = nn.Linear(HIDDEN, CLASSES), size
+        self.decay = nn.Parameter(torch.linspace(2.0, 4.0, HIDDEN))
+
+    def forward(self, x: Any) -> Any:
+        state, out, size = torch.zeros(x.shape[1], HIDDEN), [], self.size(x)
+        for step in x:
+            current = torch.addmm(self.fc.bias, step, self.fc.weight.T) + self.rec(torch.tanh(state))
+            state = state + (current / size - state) / self.decay
+            out.append(self.out(torch.tanh(state)))
+        return torch.stack(out)
+
+
+def test_a_function_that_is_written_twice_is_one() -> None:
+    torch.manual_seed(0)
+    module = Otherwise()
+    check_steps(module, SPIKES)
+    found = mimdsim.check(mimdsim.from_torch(module, SPIKES), "tiny", timesteps=3, batch=2)
+    assert found.passed, found  # its constants begin where they are in the module, not at 0
+
+
+def test_numbers_of_the_input_are_not_taken_as_they_are() -> None:
+    with pytest.raises(MimdsimError, match=r"with other weights, or input, the module is another network \(cells"):
+        mimdsim.from_torch(Otherwise(lambda x: float(x.sum())), SPIKES)
+
+
+class Bare(nn.Module):  # type: ignore[misc, name-defined]
+    """A bias behind several products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given, self.own = nn.Parameter(torch.randn(HIDDEN, INPUTS)), nn.Parameter(torch.randn(HIDDEN, HIDDEN) / 4)
+        self.bias, self.out = nn.Parameter(torch.randn(HIDDEN)), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        state, out = torch.zeros(x.shape[1], HIDDEN), []
+        for step in x:
+            state = 0.5 * state + 0.5 * torch.tanh(state @ self.own.T + step @ self.given.T + self.bias)
+            out.append(self.out(state))
+        return torch.stack(out)
+
+
+def test_a_bias_is_added_to_several_products() -> None:
+    torch.manual_seed(0)
+    check_steps(Bare(), SPIKES)
+
+
+class Convolved(nn.Module):  # type: ignore[misc, name-defined]
+    """Planes that read themselves, by currents that are added one after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.rec = nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1, bias=False)
+        self.out, self.spike = nn.Linear(48, CLASSES), snn.surrogate.atan()
+        with torch.no_grad():
+            self.conv.weight.mul_(3)
+
+    def forward(self, x: Any) -> Any:
+        potential, spikes, out = *torch.zeros(2, x.shape[1], 3, 4, 4), []
+        for step in x:
+            potential = 0.7 * potential * (1 - spikes) + self.conv(step) + self.rec(spikes)
+            spikes = self.spike(potential - 0.5)
+            out.append(self.out(spikes.flatten(1)))
+        return torch.stack(out)
+
+
+def test_convolutions_of_own_spikes_are_added_one_after_another() -> None:
+    torch.manual_seed(0)
+    check_steps(Convolved(), (torch.rand(6, 3, 2, 4, 4) < 0.4).float())
+
+
 class Rates(nn.Module):  # type: ignore[misc, name-defined]
     """Recurrent rates through an activation, which is a module."""
 
@@ -398,7 +474,18 @@ class Rates(nn.Module):  # type: ignore[misc, name-defined]
         return torch.stack(out)
 
 
-ACTIVATIONS = (nn.ReLU(), nn.LeakyReLU(0.1), nn.LeakyReLU(), nn.SiLU(), nn.Softsign(), nn.Hardsigmoid(), nn.Tanh())
+ACTIVATIONS = (
+    nn.ReLU(),
+    nn.LeakyReLU(0.1),
+    nn.LeakyReLU(),
+    nn.SiLU(),
+    nn.Softsign(),
+    nn.Hardsigmoid(),
+    nn.ELU(),
+    nn.Softplus(),
+    nn.Tanh(),
+    nn.Softplus(),
+)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)

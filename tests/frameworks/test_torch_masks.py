@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from networks import compiled, executed
 from test_from_torch import given_to, off
-from torch_training import check_by_operations
+from torch_training import check_by_operations, check_steps
 
 import mimdsim
 from mimdsim.base.errors import MimdsimError
@@ -117,7 +117,6 @@ class Twice(zoo.Masked):  # type: ignore[misc]
     [
         ("moving", "'first.weight' is multiplied by masks that differ"),
         ("both", "'first.weight' is used with a mask and without"),
-        ("scaled", "'linear'|is no weight of a layer"),
         ("zeros", "values of 'first.weight' are 0 where its mask is 1, and would stay 0"),
     ],
 )
@@ -127,6 +126,15 @@ def test_what_no_mask_does_is_refused(how: str, message: str) -> None:
     del module.last, module.lif2
     with pytest.raises(MimdsimError, match=message):
         frameworks.from_torch(module, example()[0], loss="ce_count_loss")
+
+
+def test_a_mask_may_be_scaled() -> None:
+    torch.manual_seed(1)
+    module = Twice("scaled")
+    del module.last, module.lif2
+    with torch.no_grad():
+        module.first.weight.mul_(8)
+    check_steps(module, example()[0])
 
 
 def test_other_hooks_are_refused_beside_pruning() -> None:

@@ -139,6 +139,7 @@ def test_a_gru_as_text_is_that_of_the_table() -> None:
         ),
         law(("output = relu(I) * exp(-output[t-1])",)),
         law(("output = I * sqrt(1.5 + output[t-1] * output[t-1])",)),
+        law(("output = 0.5 * softplus(40 * I) + log(1.5 + output[t-1] * output[t-1])",)),
         cell_from_equations(
             "own",
             ("output = 0.8 * output[t-1] + I + R - 0.4 * detach(own_spikes[t-1])", "own_spikes = spike(output - 0.2)"),

@@ -47,7 +47,7 @@ CELLS = {
     "network.output": "membrane", "training.reading": "last", "network.bias": True,
     "mapping.neurons_per_tile": 0,
 }  # fmt: skip
-EQUATIONS = ["v = 0.5 * v[t-1] + relu(I) / sqrt(1 + v[t-1] * v[t-1])", "output = tanh(v)"]
+EQUATIONS = ["v = 0.5 * v[t-1] + relu(I) / sqrt(1 + v[t-1] * v[t-1]) + log(2 + v[t-1] * v[t-1])", "output = tanh(v)"]
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "published": {"network.hidden": (12, 10), "network.capacity": (5, 5, 4)},
     "recurrent": {"network.recurrence": "all_to_all", "network.bias": True, "training.largest_gradient_norm": 0.05},

@@ -372,9 +372,10 @@ def sum_boxes(one, other, target, row_start, row_stop, start, stop):  # type: ig
 # ---- arithmetic of cells element by element on boxes of [samples, neurons] matrices: graph/elementwise.py in float32
 
 
-SIGMOID, TANH, EXPONENTIAL, RELU, RECIPROCAL, SQRT = range(6)
+SIGMOID, TANH, EXPONENTIAL, RELU, RECIPROCAL, SQRT, LOGARITHM = range(7)
 KINDS = {
     "sigmoid": SIGMOID, "tanh": TANH, "exponential": EXPONENTIAL, "relu": RELU, "reciprocal": RECIPROCAL, "sqrt": SQRT,
+    "log": LOGARITHM,
 }  # fmt: skip
 
 
@@ -392,6 +393,8 @@ def _value(kind, x, like):  # type: ignore[no-untyped-def]
         return real(1.0 / exact)
     if kind == SQRT:
         return real(math.sqrt(exact)) if exact >= 0 else real(np.nan)
+    if kind == LOGARITHM:
+        return real(math.log(exact)) if exact > 0 else real(-np.inf) if exact == 0 else real(np.nan)
     return max(x, real(0))
 
 
@@ -408,6 +411,8 @@ def _derivative(kind, y, like):  # type: ignore[no-untyped-def]
         return -y * y
     if kind == SQRT:
         return like.dtype.type(0.5) / y if y != 0 else like.dtype.type(np.inf)
+    if kind == LOGARITHM:
+        return like.dtype.type(math.exp(-np.float64(y)))
     return one if y > 0 else like.dtype.type(0)
 
 
