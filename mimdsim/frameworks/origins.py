@@ -423,7 +423,7 @@ def is_in_time(origin: Origin | None) -> bool:
         return origin.entry is None
     if isinstance(origin, LayerOutput):
         return origin.in_time
-    if isinstance(origin, (Product, Joined, *THROUGH)):
+    if isinstance(origin, (Product, Gate, Joined, *THROUGH)):
         return all(map(is_in_time, parts_of(origin)))
     return isinstance(origin, FunctionResult) and origin.by == "stack"
 
@@ -436,7 +436,7 @@ def timestep_of(origin: Origin, t: int, timesteps: int) -> Origin:
         return Input(entry=(t, timesteps))
     if isinstance(origin, LayerOutput):
         return replace(origin, in_time=False, entry=t) if origin.in_time else origin
-    if isinstance(origin, (Product, Joined, *THROUGH)):
+    if isinstance(origin, (Product, Gate, Joined, *THROUGH)):
         made: Origin = with_parts(origin, lambda part: timestep_of(part, t, timesteps))
         return replace(made, call=t) if isinstance(made, Product) else made
     if isinstance(origin, FunctionResult) and len(origin.of) == timesteps:

@@ -7,6 +7,7 @@ reaches a layer, where it is refused.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ from mimdsim.frameworks.origins import (
     timestep_of,
     undropped,
     votes_in,
+    with_parts,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, is_mean_of
 from mimdsim.frameworks.recording_arithmetic import is_in_place, share_of
@@ -411,12 +413,22 @@ class Recorder(ProductRecorder):
             taken: Origin = of
             entry = None
             sent = undropped(of)[0]
+            stacked = (
+                isinstance(of, FunctionResult) and of.by == "stack" and all(isinstance(each, Made) for each in of.of)
+            )
+            columns = part.shape[:-1] == whole.shape[:-1]
+            if stacked and columns and (first := first_column(part, whole)) is not None:
+                self.mark(part, with_parts(of, partial(sliced, first=first, neurons=whole.shape[-1])))
+                continue
             if (_are_spikes(sent) or isinstance(sent, Made)) and (first := first_column(part, whole)) is not None:
                 self.mark(part, sliced(of, first, whole.shape[-1]))
                 continue
             entry = entry_of(part, whole) if isinstance(of, Late) and part.ndim < whole.ndim else None
             if entry and entry[1] == self._timesteps_of(of):
                 self.mark(part, timestep_of(of, *entry))
+                continue
+            if isinstance(of, (Currents, Gate)) and columns and part.shape[-1:] < whole.shape[-1:]:
+                self.mark(part, share_of(of, part, whole) or self._unread("a slice", of))
                 continue
             over_time = isinstance(of, FunctionResult) or (is_in_time(of) and not isinstance(of, Input))
             over_time |= any(isinstance(each, Late) for each in each_in((Product, *THROUGH), of))
@@ -429,12 +441,6 @@ class Recorder(ProductRecorder):
                 taken = Input(entry=entry) if entry else of
             elif is_in_time(of) and (entry := entry_of(part, whole, last=over_time)):
                 taken = timestep_of(of, *entry)
-            elif (
-                isinstance(of, (Currents, Gate))
-                and part.shape[:-1] == whole.shape[:-1]
-                and part.shape[-1:] < whole.shape[-1:]
-            ):
-                taken = share_of(of, part, whole) or self._unread("a slice", of)
             self.seen.timesteps = max(self.seen.timesteps, entry[1] if entry else 0)
             self.mark(part, taken)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import defaultdict
 from functools import partial
 from typing import Any
 
@@ -64,7 +65,7 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         self._cut: dict[tuple[Made, int, int], Made | None] = {}
         self._again: dict[tuple[str, Any], Made] = {}  # what a function made of one value
         # sums with a current of spikes before the first timestep, by its weights: with the operation and its operands
-        self._undecided: dict[frozenset[str], tuple[Made, str, Any, Read]] = {}
+        self._undecided: dict[frozenset[str], list[tuple[Made, str, Any, Read]]] = defaultdict(list)
 
     def mark(self, made: Any, origin: Origin) -> None:
         for tensor in tensors_in(made):
@@ -116,7 +117,7 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         if found is None:
             return None
         if adds and isinstance(operands[1], Read):
-            self._undecided.setdefault(_weights_of(operands[1]), (found, sign, operands[0], operands[1]))
+            self._undecided[_weights_of(operands[1])].append((found, sign, operands[0], operands[1]))
         self._name(args)
         if len(operands) == 1 and isinstance(operands[0], Made) and name in UNARY and found.op == name != "detach":
             self._again[name, operands[0]] = found
@@ -129,11 +130,9 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
 
     def _decide_first(self, weights: frozenset[str]) -> None:
         """Add currents of the first timestep as those of later ones, which say of whose spikes they are."""
-        if weights not in self._undecided:
-            return
-        made, sign, before, read = self._undecided.pop(weights)
-        if (found := self._together(sign, before, read, decided=True)) is not None:
-            made.by, made.op, made.args = found.by, found.op, found.args
+        for made, sign, before, read in self._undecided.pop(weights, ()):
+            if (found := self._together(sign, before, read, decided=True)) is not None:
+                made.by, made.op, made.args = found.by, found.op, found.args
 
     def _together(self, sign: str, made: Any, read: Any, left: int = FAR, decided: bool = False) -> Made | None:
         """(M + R) - S as M + (R - S), of two currents that are both of the layer's own spikes or both of others."""

@@ -458,6 +458,27 @@ def test_convolutions_of_own_spikes_are_added_one_after_another() -> None:
     check_steps(Convolved(), (torch.rand(6, 3, 2, 4, 4) < 0.4).float())
 
 
+class Shares(nn.Module):  # type: ignore[misc, name-defined]
+    """A gated cell whose currents are made of the whole sequence, and of which some are read out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.out = nn.Linear(INPUTS, 2 * HIDDEN), nn.Linear(HIDDEN - 3, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        wanted, gate = self.fc(x).chunk(2, -1)
+        state, every = torch.zeros(x.shape[1], HIDDEN), []
+        for t in range(len(x)):
+            state = state + torch.sigmoid(gate[t]) * (wanted[t] - state)
+            every.append(state)
+        return self.out(torch.stack(every)[:, :, 3:])
+
+
+def test_shares_of_whole_sequences_are_read() -> None:
+    torch.manual_seed(0)
+    check_steps(Shares(), SPIKES)
+
+
 class Rates(nn.Module):  # type: ignore[misc, name-defined]
     """Recurrent rates through an activation, which is a module."""
 
