@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mimdsim.base.errors import MimdsimError
 from mimdsim.frameworks.neurons import nearest_surrogate
 from mimdsim.frameworks.origins import Made, Read, Step
 
@@ -212,6 +213,8 @@ def step_of(function: Callable[[torch.Tensor], Any]) -> Step | None:
             near = threshold + np.linspace(-1, 1, 20) / slope
             if any(not np.allclose(at(near, times)[1], at(near)[1], rtol=1e-4) for times in (1e3, 1e-3)):
                 return None  # it limits gradients
+    except MimdsimError:
+        raise
     except Exception:  # of a function of the user's own, which may want another shape
         return None
     return Step(threshold=threshold, surrogate=name, slope=slope, factor=factor, at=reached)

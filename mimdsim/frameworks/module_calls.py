@@ -568,9 +568,11 @@ def record(
     timesteps: int | None,
     written: Collection[str] = (),
     zero_states: bool = False,
+    tried: bool = True,
 ) -> Recorded:
     """A forward pass on the example: one call, or one for each of the timesteps. written: names of neurons of a
-    framework whose own operations are read; zero_states: numbers that the module draws are 0.
+    framework whose own operations are read; zero_states: numbers that the module draws are 0; tried: it is called
+    again, and with other weights, to see whether it changes.
 
     With `timesteps` the module takes one timestep a call: example[t] where the example has that many entries, else the
     same in every one.
@@ -607,14 +609,14 @@ def record(
         for each, before in map(fixed.__getitem__, changed):
             each.data = before
         restore()  # nor does it keep a mask that leaves nothing out
-    if changed := changed or _changed_of_others(module, steps):
+    if changed := changed or (_changed_of_others(module, steps) if tried else []):
         raise refusal(
             f"the module changes '{changed[0]}' in its forward pass, which nothing here would do; nearest: a function "
             "of the parameter (abs, relu), torch.nn.utils.prune for zeros, or the change before the module is read"
         )
     if not seen.made_by_call[-1]:
         raise refusal(f"the module returns a {type(made).__name__} and no tensor; return what its last layer sent")
-    if not _makes_the_same_again(module, steps):
+    if tried and not _makes_the_same_again(module, steps):
         tell(
             "the module makes something else of the same example when it is called again: what it keeps from call to "
             "call begins anew in every training step here, and what it draws outside PyTorch stays as it was",

@@ -223,7 +223,8 @@ def _layer(
     if len({read.of.gates for read in reads if isinstance(read.of, Gate)}) > 1 or any(map(_is_wide, reads)):
         raise refusal(f"{where} read shares of one product that differ in width; nearest: chunk, of equal shares")
     timesteps = recorded.timesteps or 1 + max(each.call for read in reads for each in products_of(read))
-    layer = LayerTimes(where, recorded.made, timesteps)
+    alone = all(len(calls.sequence(calls.outputs)) == 1 for calls in recorded.layers.values())
+    layer = LayerTimes(where, recorded.made, timesteps, alone)
     families = layer.families(component, said)
     classes, line = _sent(where, families, component, output)
     done = {each.op for each in classes.latest}

@@ -194,7 +194,9 @@ def workload_of(
     wanted = output or ("membrane" if "membrane" in str(loss) else "")
 
     def read(module: torch.nn.Module, example: torch.Tensor) -> tuple[Recorded, list[TorchLayer]]:
-        recorded = with_currents(record(module, example, timesteps, written, zero_states))
+        recorded = with_currents(
+            record(module, example, timesteps, written, zero_states, tried=example is example_input)
+        )
         recorded = _with_read_out(module, with_own_neurons(recorded, wanted))
         return recorded, layers_of(module, recorded)
 

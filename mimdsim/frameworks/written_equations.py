@@ -240,8 +240,9 @@ class Written:
 class LayerTimes:
     """Works out when what a layer is made of was made."""
 
-    def __init__(self, where: str, made: list[Made], timesteps: int):
-        self.where, self.timesteps = where, timesteps
+    def __init__(self, where: str, made: list[Made], timesteps: int, alone: bool):
+        """alone: whether no others run in several timesteps."""
+        self.where, self.timesteps, self.alone = where, timesteps, alone
         self.constant: set[Made] = set()
         for each in made:
             if not any(is_current(arg) or (isinstance(arg, Made) and arg not in self.constant) for arg in each.args):
@@ -257,8 +258,12 @@ class LayerTimes:
             tried = (self._classes(root, each, left) for each in earlier[:MOST_CLASSES])
             classes = next(filter(None, tried), None)
             if classes is None:
-                if not (said or earlier) and self.timesteps == 1:
-                    raise refusal(ONE_TIMESTEP)
+                if not (said or earlier):
+                    once = (
+                        f"{self.where}: '{root.by}' acts once, and not in every timestep of a loop; at the end, return "
+                    )
+                    one = self.timesteps == 1 and self.alone
+                    raise refusal(ONE_TIMESTEP if one else f"{once}what it reads, and let the loss do it")
                 made = f"'{root.by}' makes what is sent last of other things than a timestep earlier; nearest: "
                 if self.timesteps < ENOUGH:
                     made += f"an example of {ENOUGH} timesteps or more, the first of which may be made of less"
