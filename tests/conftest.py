@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections import Counter
 from collections.abc import Generator
 
 import pytest
+
+# PyTorch's threads would wait for each other at full speed, and pytest-xdist has taken every core already
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 @pytest.hookimpl(wrapper=True)

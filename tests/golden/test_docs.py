@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from commands import mimdsim
@@ -27,6 +30,29 @@ def quoted() -> list[tuple[str, str, str]]:
     return found
 
 
+Printed = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Printed:
+    """What a command prints, run once for all tests."""
+    folder = tmp_path_factory.mktemp("commands")
+
+    @cache
+    def run(command: str) -> str:
+        arguments = shlex.split(command)[1:]
+        if arguments[0] == "calibrate":
+            arguments = [str(path) if (path := ROOT / "references" / each).is_file() else each for each in arguments]
+        here = Path.cwd()
+        os.chdir(folder)
+        try:
+            return mimdsim(*arguments)
+        finally:
+            os.chdir(here)
+
+    return run
+
+
 def test_blocks_of_text_name_their_command() -> None:
     assert {name.partition(".")[0] for name, _, _ in quoted()} >= {"README", "other-machines", "own-measurements"}
     assert not [name for name, command, _ in quoted() if not command]
@@ -34,21 +60,23 @@ def test_blocks_of_text_name_their_command() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "lines"), [pytest.param(*rest, id=name) for name, *rest in quoted()])
-def test_commands_print_what_is_quoted(command: str, lines: str, tmp_path: Path) -> None:
+def test_commands_print_what_is_quoted(command: str, lines: str, printed: Printed) -> None:
     """Every line, in order, however it is wrapped; '...' stands for some that are left out."""
-    arguments = shlex.split(command)[1:]
-    if arguments[0] == "calibrate":
-        arguments = [str(path) if (path := ROOT / "references" / each).is_file() else each for each in arguments]
-    here = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        printed = " ".join(mimdsim(*arguments).split())
-    finally:
-        os.chdir(here)
+    found = " ".join(printed(command).split())
     for part in re.split(r"^\s*\.\.\.\s*$", lines, flags=re.MULTILINE):
         for sentence in re.split(r"\n(?= {0,4}\S)", part.strip("\n")):
             wanted = " ".join(sentence.split())
-            assert wanted in printed, f"{command} no longer prints: {wanted}"
+            assert wanted in found, f"{command} no longer prints: {wanted}"
+
+
+@pytest.mark.slow
+def test_syncs_of_a_published_stencil_are_predicted_from_its_other_rows(printed: Printed) -> None:
+    """The errors of the six before and from the others; that their numbers are narrowed is quoted beside it."""
+    (command,) = (command for _, command, _ in quoted() if "stencil_phases.csv" in command)
+    syncs = [line.split() for line in printed(command).splitlines() if ": sync" in line]
+    assert len(syncs) == 6
+    before, others = (fmean(float(row[at].strip("(%)")) for row in syncs) for at in (-5, -1))
+    assert others < 0.5 * before
 
 
 def test_every_file_that_the_architecture_names_is_there() -> None:

@@ -184,6 +184,7 @@ LATE = (
 )
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("reading", ["sum", "mean", "last", "max", "every"])
 @pytest.mark.parametrize("equations", LATE)
 def test_a_state_may_get_the_gradient_of_the_loss_as_it_is(equations: tuple[str, ...], reading: str) -> None:

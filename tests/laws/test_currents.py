@@ -62,8 +62,8 @@ POOLED: dict[str, Any] = (
 def network(keys: dict[str, Any], norms: str = "none", **more: Any) -> SpikingNetwork:
     table = random_table(32 if "convolutions" in keys else 9, 4)
     table |= {"name": "currents", "title": "currents"}
-    table["data"] |= {"timesteps": 4, "activity": 0.4}
-    table["training"]["batch"] = 5
+    table["data"] |= {"timesteps": 3, "activity": 0.4}
+    table["training"]["batch"] = 3
     plain = {"output", *keys["unweighted"]}
     names = [*(f"hidden{at}" for at in range(len(keys["hidden"]))), "output"]
     normed = ["none" if name in plain else norms for name in names]
@@ -88,6 +88,7 @@ def outputs(of: SpikingNetwork, values: Any) -> dict[str, Any]:
     return interpret(training_graph(of), values.for_graph(of))
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("norms", NORMS)
 @pytest.mark.parametrize("keys", NETWORKS.values(), ids=NETWORKS)
 def test_currents_run_on_tiles_as_they_are_meant(keys: dict[str, Any], norms: str) -> None:

@@ -43,7 +43,7 @@ def gradient_error(one: Outcome, other: Outcome) -> float:
 
 
 @pytest.mark.first(1)
-@pytest.mark.parametrize("examples", [15, 80])
+@pytest.mark.parametrize("examples", [15, 40])
 def test_execution_is_interpretation_on_dyadic_weights(examples: int) -> None:
     @settings(SMALL, max_examples=examples)
     @given(network=networks(), options=MAPPINGS, seed=SEEDS)

@@ -131,7 +131,8 @@ def concatenated(case: str) -> SpikingNetwork:
     return replace(network, layers=(first, second, third, replace(output, sources=flat)))
 
 
-@pytest.mark.parametrize("case", ["groups", "no weights", "timestep", "sequence"])
+@pytest.mark.first(2)
+@pytest.mark.parametrize("case", ["groups", "sequence", "no weights", "timestep"])
 def test_planes_side_by_side_are_one_source(case: str) -> None:
     network = concatenated(case)
     values = given_values(network, 3)

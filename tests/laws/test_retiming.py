@@ -194,7 +194,7 @@ CHANGES = st.lists(st.sampled_from(sorted(NUMBERS)), unique=True, max_size=12).f
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=8, deadline=None, derandomize=True, database=None)
+@settings(max_examples=4, deadline=None, derandomize=True, database=None)
 @given(changes=st.lists(CHANGES, min_size=2, max_size=5))
 def test_what_is_kept_from_machine_to_machine_changes_no_figure(case: str, changes: list[dict[str, Any]]) -> None:
     first, activity = first_of(case)

@@ -106,18 +106,18 @@ def over_chips(case: tuple[SpikingNetwork, MappingOptions], seed: int, chips: in
 
 
 @pytest.mark.slow
-@settings(SMALL, max_examples=100)
+@settings(SMALL, max_examples=50)
 @given(case=st.integers(2, 8).flatmap(lambda chips: st.tuples(cases(chips), st.just(chips))), seed=SEEDS)
-def test_a_hundred_splits_over_chips_leave_the_same_gradients(
+def test_fifty_splits_over_chips_leave_the_same_gradients(
     case: tuple[tuple[SpikingNetwork, MappingOptions], int], seed: int
 ) -> None:
     over_chips(case[0], seed, case[1])
 
 
 @pytest.mark.slow
-@settings(SMALL, max_examples=200)
+@settings(SMALL, max_examples=80)
 @given(case=cases(), seed=SEEDS)
-def test_two_hundred_splits_leave_the_same_gradients(case: tuple[SpikingNetwork, MappingOptions], seed: int) -> None:
+def test_eighty_splits_leave_the_same_gradients(case: tuple[SpikingNetwork, MappingOptions], seed: int) -> None:
     network, options = case
     made = compiled(network, tiles=400, options=options)
     assert_same_step(made, given_values(network, seed, activity=0.4))

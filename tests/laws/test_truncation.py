@@ -93,7 +93,7 @@ def test_spikes_come_before_gradient_entries() -> None:
 
 
 @pytest.mark.slow
-@settings(SMALL, max_examples=60)
+@settings(SMALL, max_examples=30)
 @given(network=networks(), options=MAPPINGS, seed=SEEDS, moving=st.booleans())
 def test_the_program_drops_whom_the_interpreter_drops(
     network: SpikingNetwork, options: MappingOptions, seed: int, moving: bool

@@ -266,9 +266,11 @@ def test_the_checker_passes_functions_of_weights(keys: dict[str, Any], start: in
     given = KEYS["network.weight_functions"]
     about = {name: given[name] | {"function": each} for name, each in zip(given, (first, own), strict=True)}
     about |= {"output.bias": {"function": "identity", "factor": 0.75}, "output": {"function": last, "factor": 0.75}}
-    keys = {**keys, "network.bias": [False, False, True]}
+    about["hidden0"] |= {"signs": [100, -28]}
+    keys = {**keys, "network.bias": [False, False, True], "data.grid": 8}  # a quarter of the pixels
     changes = {**keys, "network.weight_functions": about}
-    found = mimdsim.check("digits", on, changes=changes, timesteps=3, strict=True).findings  # weights are made before
+    few = {"timesteps": 3, "batch": 4}  # weights are made before
+    found = mimdsim.check("digits", on, changes=changes, strict=True, **few).findings
     assert all(each.passed for each in found), [each.text for each in found if not each.passed]
 
 

@@ -25,12 +25,12 @@ def test_every_machine_has_the_best_mapping_that_is_found_for_it() -> None:
     size = {"chip.tiles": 64, "chip.grid_columns": 8}
     crossbar = mimdsim.Machine("bow", size, name="crossbar")
     narrow = mimdsim.Machine("bow-mesh", size | {"exchange.link_bytes_per_cycle": 0.05}, name="narrow")
-    run = mimdsim.compare("nmnist-2-random", [crossbar, narrow], changes=SMALL, best_mapping=60)
+    run = mimdsim.compare("nmnist-2-random", [crossbar, narrow], changes=SMALL, best_mapping=24)
     plain = mimdsim.compare("nmnist-2-random", [crossbar, narrow], changes=SMALL)
     assert run.tiled.cycles < plain.tiled.cycles
     (beside,), (before,) = run.profile.tiled_beside, plain.profile.tiled_beside
     assert beside.cycles < before.cycles
-    alone = mimdsim.place("nmnist-2-random", narrow, changes=SMALL, candidates=60, training_steps=20)
+    alone = mimdsim.place("nmnist-2-random", narrow, changes=SMALL, candidates=24, training_steps=20)
     assert beside.cycles == pytest.approx(alone.best.figures.cycles, rel=0.02)  # spikes are others
     assert run.workload.mapping.split
     assert run.profile.config_sha256 != plain.profile.config_sha256

@@ -16,7 +16,7 @@ from hostile.descriptions import MachineFile, WorkloadFile
 from hostile.formats import FORMATS
 from hostile.running import Format, outcome_of, same
 
-FEW, MANY = 5, 200  # of each format; more by hand: benchmarks/hostile_files.py
+FEW, MANY = 5, 100  # of each format; more by hand: benchmarks/hostile_files.py
 
 
 def run(name: str, folder: Path, count: int, seed: int) -> None:

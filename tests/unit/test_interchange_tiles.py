@@ -22,6 +22,7 @@ from mimdsim.workload.interchange.nir_neurons import Discretisation
 
 pytest.importorskip("h5py")
 BATCH = 2
+TIMESTEPS = 16
 
 
 def listed(source: Any) -> tuple[Any, Any]:
@@ -98,7 +99,7 @@ def hold(folder: Path, path: Path, source: Any, spikes: str, how: Discretisation
 def test_tiles_send_what_the_record_sends(tmp_path: Path, name: str, spikes: str) -> None:
     path = nm.written(tmp_path, CHAINS[name])
     inputs = network(CHAINS[name]).inputs
-    source = np.stack([nm.spike_trains(30, inputs, seed) for seed in range(BATCH)], axis=1)
+    source = np.stack([nm.spike_trains(TIMESTEPS, inputs, seed) for seed in range(BATCH)], axis=1)
     hold(tmp_path / "made", path, source, spikes, Discretisation())
 
 
@@ -107,7 +108,7 @@ def test_tiles_send_what_the_record_sends(tmp_path: Path, name: str, spikes: str
 def test_planes_on_tiles(tmp_path: Path, name: str) -> None:
     path = nm.written(tmp_path, PLANES[name])
     inputs = network(PLANES[name]).inputs
-    source = np.stack([nm.spike_trains(30, inputs, seed) for seed in range(BATCH)], axis=1)
+    source = np.stack([nm.spike_trains(TIMESTEPS, inputs, seed) for seed in range(BATCH)], axis=1)
     hold(tmp_path / "made", path, source, "dense", Discretisation())
 
 
@@ -128,7 +129,7 @@ def test_a_network_of_sinabs_trains_on_tiles(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reset", ["zero_after", "subtract", "subtract_decayed", "none"])
 def test_every_reset_on_tiles(tmp_path: Path, reset: Any) -> None:
     path = nm.written(tmp_path, CHAINS["nested one to one"])
-    source = np.stack([nm.spike_trains(30, 6, seed) for seed in range(BATCH)], axis=1)
+    source = np.stack([nm.spike_trains(TIMESTEPS, 6, seed) for seed in range(BATCH)], axis=1)
     hold(tmp_path / "made", path, source, "sparse", Discretisation(reset=reset))
 
 

@@ -460,19 +460,6 @@ def test_figures_that_say_nothing_leave_everything_as_it_was() -> None:
     assert set(found.stay) == set(uncertain_numbers(found.sourced))
 
 
-@pytest.mark.slow
-def test_syncs_of_a_published_stencil_are_predicted_from_its_other_rows() -> None:
-    found = mimdsim.calibrate("mk1", "stencil_phases.csv", spread=0.03)
-    syncs = [row for row in found.rows if row.what.endswith(": sync")]
-    assert len(syncs) == 6
-    before, others = (
-        np.mean([row.error(value) for row, value in pairs])
-        for pairs in ([(row, row.before) for row in syncs], [(row, row.from_others) for row in syncs])
-    )
-    assert others < 0.5 * before
-    assert {"sync.exchange_share", "sync.external_cycles", "links.fixed_seconds"} <= set(intervals(found))
-
-
 def test_tables_that_tell_nothing_of_a_machine_are_refused(tmp_path: Path) -> None:
     head, one = find_table("ipu_training_step_ms.csv").read_text().splitlines()[:2]
     (tmp_path / "long.csv").write_text("\n".join([head, *[one] * 1001]))

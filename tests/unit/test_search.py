@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from mimdsim.search import (
     smallest_sram,
     time_mapping,
 )
-from mimdsim.search.evaluate import evaluator
+from mimdsim.search.evaluate import Candidate, Evaluator, _estimate, evaluator
 from mimdsim.search.neighbours import clip_split, even_parts, seeds, tiles_of
 from mimdsim.search.objective import TimedMapping
 from mimdsim.search.render import result_lines, smallest_lines
@@ -65,12 +65,12 @@ def test_estimates_rank_mappings_as_full_timing_does(workload: str) -> None:
 
 @pytest.mark.slow
 def test_the_winner_is_near_the_best_of_many_timed_in_full() -> None:
-    """Of 150; `benchmarks/place_speed.py --candidates 500` does it with more, and for other networks."""
+    """Of 80; `benchmarks/place_speed.py --candidates 500` does it with more, and for other networks."""
     case = case_of("digits", load_machine("bow"))
-    over_all, within_best, full = correlations(case, 150, processes=2)
+    over_all, within_best, full = correlations(case, 80, processes=2)
     assert over_all >= 0.95
     assert within_best >= 0.8
-    found = search(case, aims_of(case), candidates=150, explained=False)
+    found = search(case, aims_of(case), candidates=80, explained=False)
     assert found.best.figures.cycles <= 1.03 * full.min()
 
 
@@ -217,10 +217,18 @@ MISSED = 0.02  # product: 1.4 % above the mapping that a search for energy finds
 
 
 @pytest.mark.slow
-def test_each_objective_is_least_for_its_own_winner() -> None:
+def test_each_objective_is_least_for_its_own_winner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all that its search timed; of what others found with as many candidates as `place` takes none is better by
     more than MISSED, as no search tries everything."""
     case = small_case("digits")
+    known: dict[str, Candidate | None] = {}  # most candidates are those of every objective
+
+    def estimates(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate | None]:
+        new = {key: mapping for mapping in mappings if (key := mapping.model_dump_json()) not in known}
+        known.update(zip(new, evaluate._each(partial(_estimate, joules=True), list(new.values())), strict=True))
+        return [known[mapping.model_dump_json()] for mapping in mappings]
+
+    monkeypatch.setattr(Evaluator, "estimates", estimates)
     least: dict[str, Callable[[Figures], float]] = {
         "time": lambda one: one.cycles,
         "memory": lambda one: one.peak_bytes,
@@ -290,10 +298,10 @@ def test_the_result_as_text() -> None:
 @pytest.mark.parametrize(
     ("key", "values"),
     [
-        ("chip.tiles", (40, 79, 80, 120)),
-        ("tile.worker_contexts", (3, 4, 6)),
+        ("chip.tiles", (40, 79, 80)),
+        ("tile.worker_contexts", (3, 6)),
         ("tile.sram_bytes", ("96 KiB", "128 KiB", "624 KiB")),
-        ("exchange.bytes_per_cycle", (2, 4, 8)),
+        ("exchange.bytes_per_cycle", (2, 8)),
         ("training.batch", (6, 3)),
     ],
 )
@@ -461,7 +469,7 @@ def test_place_writes_what_a_run_takes(tmp_path: Path) -> None:
 def test_a_search_over_chips_is_no_slower_than_over_fewer() -> None:
     times = []
     for chips in (1, 2, 4):
-        made = package.place("digits", "bow", changes=QUICK | {"links.chips": chips}, candidates=48, processes=1)
+        made = package.place("digits", "bow", changes=QUICK | {"links.chips": chips}, candidates=24, processes=1)
         times.append(made.best.figures.cycles)
         assert made.best.chips <= chips
         assert made.best.figures.cycles == min(one.figures.cycles for one in made.by_chips)

@@ -96,7 +96,7 @@ def test_the_best_mappings_of_one_and_two_chips_are_timed_and_drawn(tmp_path: Pa
     path = tmp_path / "figure.png"
     command = [sys.executable, "benchmarks/scaling_over_chips.py", "--workload", "digits", "--chips", "1", "2"]
     done = subprocess.run(
-        [*command, "--candidates", "32", "--figure", str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+        [*command, "--candidates", "16", "--figure", str(path)], cwd=ROOT, capture_output=True, text=True, check=True
     )
     lines = [line.split() for line in done.stdout.splitlines()]
     one, two, same, more = (line for line in lines if line and line[0] in ("1", "2"))
