@@ -73,11 +73,12 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         return make(ADD, above, make(SUBTRACT, make("exp", make(SUBTRACT, operands[0], above)), 1.0))
     if by == "hardsigmoid":
         return _between(make, make(ADD, 0.5, make(OVER, operands[0], 6.0)), 0.0, 1.0)
-    if by in ("leaky_relu", "softsign"):
-        above, below = make("relu", operands[0]), make("relu", make(TIMES, -1.0, operands[0]))
-        if by == "softsign":
-            return make(OVER, operands[0], make(ADD, 1.0, make(ADD, above, below)))
-        return make(SUBTRACT, above, make(TIMES, [*operands, 0.01][1], below))
+    if by == "softsign":
+        size = make(ADD, make("relu", operands[0]), make("relu", make(TIMES, -1.0, operands[0])))
+        return make(OVER, operands[0], make(ADD, 1.0, size))
+    if by == "leaky_relu":  # whose gradient at 0 is that below
+        slope = [*operands, 0.01][1]
+        return make(ADD, make(TIMES, slope, operands[0]), make(TIMES, 1.0 - slope, make("relu", operands[0])))
     of_two = by in ("maximum", "minimum") or (by in ("max", "min") and not isinstance(operands[-1], float))
     if of_two and len(operands) == 2:
         one, other = operands

@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -105,6 +106,7 @@ from mimdsim.workload.interchange.weights_file import write_safetensors
 
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
 READ_OUT: dict[str, float] = {"tau": 1.0, "dt": 1.0}  # of "li": what comes in is read
+SAME_NUMBER = 1e-5
 OF_WEIGHTS = ("w.", "r.", "b.")  # arrays that other numbers leave the same network
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
 
@@ -116,8 +118,7 @@ def read_workload(
     module: torch.nn.Module, example_input: torch.Tensor, timesteps: int | None, asked: Mapping[str, Any]
 ) -> Workload:
     """See `mimdsim.from_torch`: neurons of frameworks by their models, or else by their own operations, as neurons that
-    are written out. Warnings are those of the way that was taken."""
-
+    are written out; buffers as constants, or else as weights. Warnings are those of the way that was taken."""
     told: list[str] = []
 
     def read(*written: str) -> Workload:
@@ -140,16 +141,20 @@ def read_workload(
     except (DescriptionError, MappingError) as problem:
         if isinstance(problem, ReadingRefused):
             raise
-        with matrices_as_parameters(module) as matrices:
-            found = otherwise() if matrices else None
-            neurons: tuple[str, ...] = ()
-            with suppress(Exception):  # of neurons without values
-                neurons = tuple(neurons_of_models(module)) if found is None else ()
-            found = otherwise(*neurons) if neurons else found
-        if found is None:
+        neurons: tuple[str, ...] = ()
+        with suppress(Exception):  # of neurons without values
+            neurons = tuple(neurons_of_models(module))
+        ways: list[tuple[bool, tuple[str, ...]]] = [(True, ())]
+        ways += [(matrices, neurons) for matrices in (False, True) if neurons]
+        for matrices, written in ways:
+            with matrices_as_parameters(module) if matrices else nullcontext(True) as some:
+                found = otherwise(*written) if some else None
+            if found is not None:
+                break
+        else:
             raise
         made = found
-        if neurons:
+        if written:
             why = problem.problems[0] if isinstance(problem, DescriptionError) else problem
             told.append(f"neurons are read by their own operations, as equations, since {why}")
     for each in dict.fromkeys(told):
@@ -292,11 +297,22 @@ def _check_other_numbers(
                 "nearest: the same mask as a buffer, made anew by torch.nn.utils.prune before the module is read"
             )
     mine, theirs = (network_table(each, {}) for each in (layers, others))
-    if differ := [key for key in mine if mine[key] != theirs.get(key)]:
+    if differ := [key for key in mine if not _alike(mine[key], theirs.get(key))]:
         raise refusal(
             f"with other weights, or input, the module is another network ({', '.join(differ)} of [network]): numbers "
             "that it works out of these would stay as they are here; nearest: such numbers as attributes, or norms"
         )
+
+
+def _alike(one: object, other: object) -> bool:
+    """Whether two values of a table are equal, but for what rounding leaves of numbers that are found in weights."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=SAME_NUMBER)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return one == other
 
 
 def _described(
