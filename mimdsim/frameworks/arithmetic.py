@@ -76,9 +76,10 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
     if by == "softsign":
         size = make(ADD, make("relu", operands[0]), make("relu", make(TIMES, -1.0, operands[0])))
         return make(OVER, operands[0], make(ADD, 1.0, size))
-    if by == "leaky_relu":  # whose gradient at 0 is that below
+    if by in ("leaky_relu", "prelu"):  # whose gradient at 0 is that below
         slope = [*operands, 0.01][1]
-        return make(ADD, make(TIMES, slope, operands[0]), make(TIMES, 1.0 - slope, make("relu", operands[0])))
+        rest = 1.0 - slope if isinstance(slope, float) else make(SUBTRACT, 1.0, slope)
+        return make(ADD, make(TIMES, slope, operands[0]), make(TIMES, rest, make("relu", operands[0])))
     of_two = by in ("maximum", "minimum") or (by in ("max", "min") and not isinstance(operands[-1], float))
     if of_two and len(operands) == 2:
         one, other = operands

@@ -110,7 +110,7 @@ NEAREST = {
     "ElementWiseRecurrentContainer": "spikingjelly LinearRecurrentContainer of spikes, or snntorch RLeaky",
     **dict.fromkeys(("Dcls2d", "Dcls3d", "Dcls3_1d", "Dcls2dK1d"), "DCLS Dcls1d, over time"),
     **dict.fromkeys(
-        ("CELU", "GELU", "Hardswish", "LogSigmoid", "Mish", "PReLU", "SELU"),
+        ("CELU", "GELU", "Hardswish", "LogSigmoid", "Mish", "SELU"),
         "ReLU, LeakyReLU, SiLU, Softplus, Softsign, Sigmoid, Hardsigmoid or Tanh",
     ),
 }
@@ -121,7 +121,7 @@ OF_SAMPLES = (*ROW_NORMS, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)
 OF_FUNCTIONS = (
     _NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax, _NN.Softmax,
     _NN.ConstantPad1d, _NN.ConstantPad2d, _NN.ReLU, _NN.LeakyReLU, _NN.SiLU, _NN.Softsign, _NN.Hardsigmoid,
-    _NN.Softplus, _NN.ELU,
+    _NN.Softplus, _NN.ELU, _NN.PReLU,
 )  # fmt: skip
 
 

@@ -503,6 +503,7 @@ ACTIVATIONS = (
     nn.Softsign(),
     nn.Hardsigmoid(),
     nn.ELU(),
+    nn.PReLU(),
     nn.Softplus(),
     nn.Tanh(),
     nn.Softplus(),
