@@ -139,7 +139,7 @@ def read_workload(
     try:
         made = read()
     except (DescriptionError, MappingError) as problem:
-        if isinstance(problem, ReadingRefused):
+        if isinstance(problem, ReadingRefused) or not isinstance(module, torch.nn.Module):
             raise
         neurons: tuple[str, ...] = ()
         with suppress(Exception):  # of neurons without values
