@@ -65,15 +65,11 @@ def function_of_weights(
     w, acts = map(numbers_of, (held, made))
     if made.stride() != held.stride():
         acts, turned = acts.T, not turned
-    if (
-        len(names) == 1
-        and names[0] in LEAVES_OUT
-        and acts.shape == w.shape
-        and np.isin(acts - w * (acts != 0), 0).all()
-    ):
-        names = []
-    if len(names) == 1 and names[0] not in known and len(rounded := _formats_of(w, acts)) == 1:
-        names = known = rounded
+    if len(names) == 1 and acts.shape == w.shape:  # what the values tell
+        if names[0] in LEAVES_OUT and np.array_equal(acts, w * (acts != 0)):
+            names = []
+        elif names[0] not in known and len(rounded := _formats_of(w, acts)) == 1:
+            names = known = rounded
     unknown = [name for name in names if name not in known]
     if unknown or len(names) > 1:
         raise refusal(f"{where} multiplies by what '{(unknown or names)[0]}' made of '{parameter.name}'; {nearest}")
@@ -111,8 +107,7 @@ def _straight_through(origin: Sum) -> Any:
 def _formats_of(w: np.ndarray, acts: np.ndarray) -> list[str]:
     """The formats to which all weights are rounded."""
     largest = np.abs(w).max(initial=0)
-    same = acts.shape == w.shape
-    return [name for name in FORMATS if same and np.abs(FUNCTIONS[name].of(w) - acts).max() <= SAME * largest]
+    return [name for name in FORMATS if np.abs(FUNCTIONS[name].of(w) - acts).max() <= SAME * largest]
 
 
 def _one_size(factors: np.ndarray) -> float | None:

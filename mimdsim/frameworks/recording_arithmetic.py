@@ -106,7 +106,8 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         ]
 
         make = partial(self._made, name)
-        again = self._again.get((name, operands[0])) if len(operands) == 1 and isinstance(operands[0], Made) else None
+        alone = len(operands) == 1 and isinstance(operands[0], Made) and not self._is_cut(args, result)
+        again = self._again.get((name, operands[0])) if alone else None
         if again is not None and again.values is not None:  # the same function of the same
             return again
         if factor != 1 and len(operands) < 2:
@@ -119,7 +120,7 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         if adds and isinstance(operands[1], Read):
             self._undecided[_weights_of(operands[1])].append((found, sign, operands[0], operands[1]))
         self._name(args)
-        if len(operands) == 1 and isinstance(operands[0], Made) and name in UNARY and found.op == name != "detach":
+        if alone and name in UNARY and found.op == name != "detach":
             self._again[name, operands[0]] = found
         cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
         if not cut and found.op in (ADD, SUBTRACT) and (step := written_step(found, self._steps)) is not None:

@@ -400,6 +400,26 @@ class Otherwise(nn.Module):  # type: ignore[misc, name-defined]
         return torch.stack(out)
 
 
+class Braked(Otherwise):
+    """One function with a gradient, and without."""
+
+    def forward(self, x: Any) -> Any:
+        state, rates, out = *torch.zeros(2, x.shape[1], HIDDEN), []
+        for step in x:
+            state = 0.8 * state + self.fc(step) + self.rec(rates)
+            rates = torch.tanh(state)
+            with torch.no_grad():
+                brake = torch.tanh(state)
+            state = state - 0.5 * brake / self.decay
+            out.append(self.out(rates))
+        return torch.stack(out)
+
+
+def test_a_function_without_gradients_is_another() -> None:
+    torch.manual_seed(0)
+    check_steps(Braked(), SPIKES)
+
+
 def test_a_function_that_is_written_twice_is_one() -> None:
     torch.manual_seed(0)
     module = Otherwise()
