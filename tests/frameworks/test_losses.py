@@ -185,7 +185,6 @@ def test_dense_spikes_on_tiles_are_interpreted(name: str) -> None:
             assert relative_error(found.read(value), expected[value]) < FLOAT32, value
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_strict_execution_gives_the_same_bits(name: str) -> None:
     loss, spiking = CASES[name]

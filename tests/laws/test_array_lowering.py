@@ -77,7 +77,6 @@ def assert_agree(found: Outcome, expected: Outcome) -> None:
         assert relative_error(found.updated[name], expected.updated[name]) < TOLERANCE
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [8, 25])
 def test_execution_is_interpretation_on_dyadic_weights(examples: int) -> None:
     @settings(SMALL, max_examples=examples)
@@ -207,7 +206,6 @@ def assert_linear(model: str, reset: str, gradient: str, by: str, *, strict: boo
     assert_agree(executed(compiled(network), values, strict=strict), expected)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(("model", "reset", "gradient", "by"), FAST)
 def test_linear_neurons_run_with_dense_spikes(model: str, reset: str, gradient: str, by: str) -> None:
     assert_linear(model, reset, gradient, by)
@@ -250,7 +248,6 @@ def test_fused_neurons_give_the_same_bits_and_cost_less_where_starting_is_most()
 TRACED = MappingOptions(dense_neurons="traced")
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("recurrence", "delay"), [("none", 0), ("one_to_one", 1), ("all_to_all", 0), ("one_weight", 1)]
 )

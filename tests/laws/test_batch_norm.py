@@ -130,7 +130,6 @@ def on_tiles(network: SpikingNetwork, values: Given, *, strict: bool = False, **
     return {name: executor.read(name) for name in made.program.outputs}
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 @pytest.mark.parametrize(("per", "name"), CASES)
 def test_tiles_compute_what_the_interpreter_does(per: str, name: str, form: str) -> None:
@@ -295,7 +294,6 @@ def operands(table: VertexTable, **changes: str) -> VertexTable:
     return replace(table, operands={**table.operands, **changes})
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("per", EVERY)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_check_finds_mutants(name: str, per: str) -> None:
@@ -309,7 +307,6 @@ def test_a_check_finds_mutants(name: str, per: str) -> None:
     assert not all(each.passed for each in check_values(wrong, made, machine()))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("per", PER)
 def test_a_file_for_other_programs_has_the_averages_in_its_weights(per: str, tmp_path: Path) -> None:
     pytest.importorskip("h5py")
@@ -377,7 +374,6 @@ def test_statistics_of_each_timestep_travel_as_those_of_a_sequence_do() -> None:
     assert seen == rows.keys()
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("per", EVERY)
 def test_gains_are_scaled_until_layers_fire_as_often_as_asked_for(per: str) -> None:
     changes = {"network.spikes": "dense", "network.batch_norm": [per, "none"], "network.delay": 0}
@@ -436,7 +432,6 @@ MIXED = (
 )
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("name", MIXED)
 def test_stretches_of_any_layers_run_on_tiles_as_they_are_meant(name: str) -> None:
     network = mixed(name)

@@ -389,7 +389,6 @@ ORDERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("order", ORDERS)
 def test_states_may_read_each_other_in_any_order(order: str) -> None:
     def equations(cell: Equations) -> dict[str, Term]:

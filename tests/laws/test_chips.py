@@ -84,7 +84,6 @@ def on_copies(chips: int, on_each: int, replicas: int = 2, **changes: Any) -> Co
     return compile_graph(training_graph(network), network, on, MappingOptions(split=split, program="best"))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("on_each", [1, 2])
 def test_copies_on_chips_meet_only_before_and_after_the_timesteps(on_each: int) -> None:
     made = on_copies(4, on_each)
@@ -112,7 +111,6 @@ def test_links_to_hosts_carry_what_their_chips_need() -> None:
     assert shared - alone == pytest.approx(labels, rel=1e-6)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(("chips", "on_each", "replicas"), [(2, 1, 2), (2, 4, 1), (4, 2, 2), (8, 2, 1)])
 def test_gradients_and_weights_cross_links_as_often_as_they_must(chips: int, on_each: int, replicas: int) -> None:
     """Reduce-scatter and all-gather: every chip sends each other one its sums of that chip's share of the weights, and
@@ -319,7 +317,6 @@ def test_execution_on_several_chips_is_interpretation(data: st.DataObject, netwo
         assert first // tiles == (first + plan.tiles - 1) // tiles == chips[name]
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("chips", [2, 3])
 @pytest.mark.parametrize("state_gradient", ["tilewise", "per_batch"])
 def test_strict_execution_on_several_chips_gives_the_same_bits(chips: int, state_gradient: str) -> None:
@@ -465,7 +462,6 @@ def slow_link_bytes(program: Program, superstep: Superstep, only: str = "") -> n
     return total
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [8, 25])
 def test_link_bytes_are_the_elements_another_chip_wants(examples: int) -> None:
     @settings(SMALL, max_examples=examples)

@@ -81,7 +81,6 @@ CHAINS = {
 AS_WHOLE_TENSORS = {name: chain for name, chain in CHAINS.items() if not any(each.own for each in chain)}
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_convolutions_run_on_tiles_as_they_are_meant(chain: tuple[Convolution, ...], delay: int) -> None:
@@ -115,7 +114,6 @@ NEURONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("case", NEURONS.values(), ids=NEURONS)
 @pytest.mark.parametrize("chain", ["plain", "average after"])
 def test_neurons_of_planes(chain: str, case: tuple[str, dict[str, Any], dict[str, Any]]) -> None:

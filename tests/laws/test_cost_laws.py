@@ -62,7 +62,6 @@ DOUBLED: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("extent", DOUBLED)
 def test_twice_as_much_never_costs_less(extent: str) -> None:
     """By doubling: one more at a time may cost less, where a number of samples or neurons divides better."""
@@ -74,7 +73,6 @@ def test_twice_as_much_never_costs_less(extent: str) -> None:
         assert less.sync_cycles <= more.sync_cycles
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("extent", [name for name in DOUBLED if "layer" not in name])
 def test_twice_as_much_on_several_chips_never_costs_less(extent: str) -> None:
     """The total only: its parts are those of the slowest chip, which may be another one. Layers move between chips as

@@ -98,7 +98,6 @@ def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
         np.testing.assert_allclose(found[f"gradient.{name}"], meant, atol=1e-12 * np.abs(meant).max())
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("exchange", ["ids", "dense"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
@@ -155,7 +154,6 @@ def test_copies_and_parts_of_layers(sources: Sources, inputs: int) -> None:
     assert_agrees(found, interpreted(network, values))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_layers_on_two_chips(sources: Sources) -> None:
     network = delayed(sources, widths=(12, 10, 8, 4))
@@ -165,7 +163,6 @@ def test_layers_on_two_chips(sources: Sources) -> None:
     assert_agrees(executed(made, values), interpreted(network, values))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_cycles_are_counted_as_recorded(sources: Sources) -> None:
     network = delayed(sources)
@@ -263,7 +260,6 @@ def test_planes_of_any_age() -> None:
     assert_alike(replace(found, ids={}, listed={}), expected, network)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 def test_every_age_of_a_source_has_dropout_of_its_own(per: str) -> None:
     network = delayed(SYNAPSES, **DENSE)

@@ -60,7 +60,6 @@ NETWORKS = {
 }
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 @pytest.mark.parametrize("name", NETWORKS)
@@ -112,7 +111,6 @@ def test_whole_tensors_leave_the_same_out(name: str, per: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.first(1)
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 @pytest.mark.parametrize("name", OF_PLANES)
 def test_whole_planes_are_left_out(name: str, per: str) -> None:

@@ -145,7 +145,6 @@ def other_counts(given: Exchange, pick: Draw) -> Exchange:
     return replace(given, columns=columns)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [50, 150])
 def test_every_change_of_an_exchange_is_told_and_nothing_else(examples: int) -> None:
     @settings(deadline=None, max_examples=examples)
@@ -175,7 +174,6 @@ def test_every_change_of_an_exchange_is_told_and_nothing_else(examples: int) -> 
     law()
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [35, 100])
 def test_bytes_are_those_of_the_elements_that_travel(examples: int) -> None:
     """Counted element by element: received once per reader that does not hold it, sent once by a holder."""

@@ -314,7 +314,6 @@ def test_a_torus_may_be_slower_than_its_mesh() -> None:
 # ---- programs
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("chips", [1, 2])
 @pytest.mark.parametrize("grid", ["mesh", "torus", "crossbar"])
 def test_a_run_on_a_network_of_routers_adds_up(grid: str, chips: int) -> None:
@@ -414,7 +413,6 @@ def test_more_readings_than_are_listed_stand_for_all(monkeypatch: pytest.MonkeyP
     assert 0.7 < again.cycles(program).sum() / exact.sum() < 2.5
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("grid", ["mesh", "torus", "crossbar"])
 @pytest.mark.parametrize("ways", ["both", "one", "opposed"])
 def test_links_on_the_grid_lead_from_sender_to_reader(grid: str, ways: str) -> None:

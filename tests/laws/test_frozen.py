@@ -32,7 +32,6 @@ CASES = {
 cases = pytest.mark.parametrize(("network", "frozen"), CASES.values(), ids=CASES)
 
 
-@pytest.mark.first(1)
 @cases
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 def test_what_is_trained_has_the_gradients_that_it_has_when_all_is(

@@ -139,7 +139,6 @@ def learning_elsewhere(name: str) -> SpikingNetwork:
     return replace(network, layers=(learned, *others, last))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["planes", "planes, norm", *(
     f"{form}{how}" for form in ("lists", "dense") for how in ("", " in a loop", " with a reset")
 )])  # fmt: skip
@@ -170,7 +169,6 @@ HOW: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("case", ["both", "a share"])
 def test_however_a_layer_is_laid_out(case: str, how: str) -> None:

@@ -105,7 +105,6 @@ def gradients_off(kind_of_ours: Any, seed: int, epsilon: float) -> dict[str, tup
     return distances
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("delay", [0, 1])
 def test_lists_with_delays_run_on_tiles_as_meant(delay: int) -> None:
     network = learning(delay=delay)

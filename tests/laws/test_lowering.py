@@ -42,7 +42,6 @@ def gradient_error(one: Outcome, other: Outcome) -> float:
     return max(relative_error(one.gradients[name], other.gradients[name]) for name in one.gradients)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [15, 40])
 def test_execution_is_interpretation_on_dyadic_weights(examples: int) -> None:
     @settings(SMALL, max_examples=examples)
@@ -127,7 +126,6 @@ def test_a_potential_on_the_threshold_may_flip_and_little_else_changes() -> None
     assert assert_close_but_for_rounding(network, executed(compiled(network), values), expected) > 0
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("optimiser", [SGD, ADAM], ids=["sgd", "adam"])
 @pytest.mark.parametrize("reset_gradient", ["pass", "mask"])
 def test_strict_execution_gives_the_same_bits(optimiser: Any, reset_gradient: str) -> None:

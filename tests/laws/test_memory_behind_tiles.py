@@ -79,7 +79,6 @@ def test_a_free_memory_takes_no_time(kind: str, chips: int) -> None:
     assert behind.memory_cycles == 0
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("chips", [1, 2])
 @pytest.mark.parametrize(
     ("key", "slow_to_fast"),
@@ -103,7 +102,6 @@ def test_one_cluster_is_one_channel() -> None:
     assert one.spans == other.spans
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("kinds", [*((kind,) for kind in EVERYTHING), EVERYTHING])
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("stash", ["everything", "every:3"])

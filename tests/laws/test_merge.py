@@ -95,7 +95,6 @@ def test_every_stage_of_the_published_networks_is_one_superstep(name: str, state
         assert len(backward[stage].tables) == layers - 1
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [8, 25])
 def test_merging_loses_nothing_and_keeps_the_order(examples: int) -> None:
     @settings(SMALL, max_examples=examples)

@@ -63,7 +63,6 @@ def _all_weights(each: Population) -> list[np.ndarray]:
     return [weights for _, weights in each.reads]
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_every_graph_of_layers_comes_back(sources: dict[str, tuple[str, ...]], delay: int, tmp_path: Path) -> None:

@@ -128,7 +128,6 @@ def _holds_by_superstep(now: TiledProfile, today: TiledProfile, share: float) ->
     assert now.cycles + now.hidden_cycles == today.cycles
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ["lists", "dense"])
 @pytest.mark.parametrize("program", ["published", "best"])
 def test_what_is_sent_early_is_what_would_be_sent_at_the_barrier(kind: str, program: str) -> None:
@@ -281,7 +280,6 @@ def test_tiles_are_shown_without_what_is_hidden(share: float) -> None:
     assert detail.exchange.max(axis=1).tolist() == [span.exchange_cycles for span in spans]
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_tiles_with_engines_go_on_as_processes_do(share: float) -> None:
     """The longest path is when the last tile ends. Each is a process, its DMA engine another, which begins with early

@@ -131,7 +131,6 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("case", CASES)
 def test_a_machine_that_answers_the_compiler_alike_gets_the_same_program(case: str) -> None:
     first, machine = first_of(case)[0], bow(CASES[case][2])

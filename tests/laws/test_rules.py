@@ -131,7 +131,6 @@ def plainly(tables: list[VertexTable], timesteps: int) -> set[str]:
     return broken
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [80, 300])
 def test_conflicts_are_those_of_some_timestep(examples: int) -> None:
     @settings(deadline=None, max_examples=examples)

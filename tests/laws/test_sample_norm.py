@@ -120,7 +120,6 @@ MUTANTS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.first(1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_check_finds_mutants(name: str) -> None:
     made = compiled(NETWORKS["layer norm"])

@@ -153,7 +153,6 @@ def test_whatever_a_layer_reads_execution_is_interpretation(
     assert_agrees(executed(made, values), interpreted(network, values))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("stash", ["carry", "every:2"])
 @pytest.mark.parametrize("delay", [0, 1])
 def test_what_is_made_anew_reads_all_sources(delay: int, stash: str) -> None:
@@ -232,7 +231,6 @@ def network_of_sums(sources: dict[str, tuple[str, ...]], **changes: object) -> S
     return network_reading(sources, **shape)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("recurrence", ["none", "all_to_all"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", SUMS.values(), ids=SUMS)

@@ -91,7 +91,6 @@ WIRINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("policy", ["every:1", "every:2", "every:6"])
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_gradients_of_lif_do_not_change(wiring: str, policy: str) -> None:
@@ -100,7 +99,6 @@ def test_gradients_of_lif_do_not_change(wiring: str, policy: str) -> None:
     assert not any(name.startswith("v.") and name.endswith(".sequence") for name in made.program.variables)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("policy", ["carry", "every:3"])
 @pytest.mark.parametrize(
     ("model", "reset", "gradient", "reset_by"),
@@ -147,7 +145,6 @@ def test_any_small_network(data: st.DataObject, seed: int) -> None:
     assert_policy(network, data.draw(st.sampled_from(POLICIES)), options, seed=seed)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("policy", ["carry", "every:2"])
 def test_strict_execution_gives_the_same_bits(policy: str) -> None:
     wiring: dict[str, Any] = {"timesteps": 4, "batch": 2, "widths": (5, 4, 3), "capacities": (3, 2)}
@@ -160,7 +157,6 @@ def test_halves_are_rounded_alike() -> None:
     assert_policy(network_of_lif((7, 8, 5, 3), timesteps=6), "every:3", options)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("policy", ["every:2", "carry"])
 def test_what_is_made_anew_is_what_the_interpreter_says(policy: str) -> None:
     """Superstep by superstep, the recomputed potentials included."""
@@ -373,7 +369,6 @@ class Samples:
         return self.spikes.ids[:, indices], self.spikes.counts[:, indices, 0], self.labels[indices]
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("truncation", ["lowest", "random"])
 def test_training_is_the_same_and_counts_dropped_spikes_alike(truncation: str) -> None:
     """Also where the generators of truncation go on from step to step."""

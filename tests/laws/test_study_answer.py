@@ -172,7 +172,6 @@ def test_constraints_in_doubt_with_bounds_that_are_not_even() -> None:
     assert ranking_of(*rows, constraints=("max area 100 mm2",)).best is None
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("workloads", [("digits",), ("digits", "other")])
 def test_what_is_certain_has_no_interval(workloads: tuple[str, ...], tmp_path: Path) -> None:
     rows = [row({"x": (2, 0.1)}, name, tile_balance=0.1 * at) for at in range(1, 10) for name in workloads]

@@ -209,7 +209,6 @@ def test_fast_path_equals_the_slow_one_to_the_cycle(issue: TileIssue) -> None:
     assert_timed_as_slowly(tiny_run().compiled.program, issue)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("parts", [{"batch": 2, "inputs": 3, "neurons": 3}, {"batch": 5, "inputs": 2, "neurons": 2}])
 def test_layers_in_parts_are_timed_like_the_slow_path(parts: dict[str, int]) -> None:
     """Several vertices of a part of the fan-in count the same spikes."""

@@ -96,7 +96,6 @@ def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, stop_after: int) 
     assert [path.name for path in tmp_path.iterdir()] == ["training.npz"]
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("optimiser", [Sgd(learning_rate=0.02), Sgd(learning_rate=0.02, momentum=0.9)])
 def test_other_optimisers_resume_too(tmp_path: Path, optimiser: Any) -> None:
     network = replace(NETWORK, optimiser=optimiser, threshold_schedule=None)
@@ -242,7 +241,6 @@ def test_a_checkpoint_takes_no_more_memory_than_it_has_bytes(tmp_path: Path) -> 
         trained(file, epochs=1)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [15, 60])
 def test_a_mutated_checkpoint_is_refused_or_read(tmp_path_factory: Any, examples: int) -> None:
     """Cut short or with a byte changed: a clear refusal, or what was written."""

@@ -284,7 +284,6 @@ def readers_of_elements(superstep: Superstep) -> int:
 LAW = settings(SMALL, max_examples=30, phases=(Phase.generate,))  # no shrinking: the programs are small as they are
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [8, 30])
 def test_every_compiled_program_verifies(examples: int) -> None:
     @settings(LAW, max_examples=examples)

@@ -116,7 +116,6 @@ def test_signs_are_runs_of_rows() -> None:
     assert plain.of_rows(0, 3, negative=True) == WeightFunction(function="identity", factor=-0.5)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_lists_run_on_tiles_as_meant(function: str) -> None:
     network = functional(function)
@@ -177,7 +176,6 @@ def biased(network: SpikingNetwork, count: int = 2) -> SpikingNetwork:
 
 
 @pytest.mark.slow
-@pytest.mark.first(1)
 @pytest.mark.parametrize("recurrence", ["all_to_all", "none"])
 @pytest.mark.parametrize("more", [{}, DENSE], ids=["lists", "dense"])
 def test_biases_that_add_up_are_trained_each(more: dict[str, Any], recurrence: str) -> None:

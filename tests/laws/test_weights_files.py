@@ -39,7 +39,6 @@ def about(dtype: Any = "F32", shape: Any = (2,), place: Any = (0, 8)) -> dict[st
     return {"dtype": dtype, "shape": shape, "data_offsets": place}
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("examples", [10, 40])
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, examples: int) -> None:
     @settings(SMALL, max_examples=examples)
@@ -389,7 +388,6 @@ def outcomes(form: str, folder: Path, count: int) -> dict[str, int]:
     return seen
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("form", ["safetensors", "npz"])
 def test_a_few_mutations(tmp_path: Path, form: str) -> None:
     seen = outcomes(form, tmp_path, FEW)

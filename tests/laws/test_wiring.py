@@ -131,7 +131,6 @@ def test_whatever_the_wiring_execution_is_interpretation(
     assert_same_bits(left_in(alone, made), found)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("recurrence", ["one_to_one", "all_to_all", "one_weight"])
 @pytest.mark.parametrize("delay", [0, 1])
 def test_layers_on_several_chips(recurrence: str, delay: int) -> None:
@@ -278,7 +277,6 @@ def test_synapses_one_to_one_are_advised_where_all_to_all_do_not_fit() -> None:
         compile_workload(workload, machine(100))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(("recurrence", "delay"), [("one_to_one", 1), ("all_to_all", 1), ("all_to_all", 0)])
 def test_the_check_compares_every_value_of_a_wired_program(recurrence: str, delay: int) -> None:
     changes = {"network.hidden": [24, 16], "network.recurrence": recurrence, "network.bias": True}

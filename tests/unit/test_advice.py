@@ -114,7 +114,6 @@ def test_what_cannot_be_sent_is_done_here() -> None:
         assert background.begin(local, 1, [])() == []
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("seconds", [0.05, 0.2, 0.4])
 def test_large_results_are_not_waited_for(seconds: float) -> None:
     """Processes that end while they send something leave none waiting for the rest."""

@@ -355,7 +355,6 @@ def test_an_environment_that_other_packages_refuse(
     assert (done.returncode, bool(re.fullmatch(said, told))) == (2 if said else 0, True), done.stderr
 
 
-@pytest.mark.first(1)
 @pytest.mark.usefixtures("simulated")
 def test_a_report_into_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path, 1)

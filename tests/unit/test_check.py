@@ -35,7 +35,6 @@ def test_a_program_on_several_chips_is_right() -> None:
     assert "variables agree in 7 draws, superstep by superstep, with the interpreter" in output
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 def test_samples_that_share_tiles_are_checked_sharing_them(spikes: str) -> None:
     small = ("network.hidden=[8, 6]", "network.capacity=[4, 4, 10]", "chip.tiles=16", f"network.spikes={spikes}")
@@ -85,7 +84,6 @@ def test_a_published_defect_is_found_and_its_vertex_named(file: str, arguments: 
     assert message in output
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("file", "arguments"), [("defect_1_current_buffer", ()), ("defect_4_batch_split", ("--batch", "6"))]
 )

@@ -21,7 +21,6 @@ def _benchmarks_on_path() -> Iterator[None]:
     sys.path.remove(str(ROOT / "benchmarks"))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["dense", "hand_written", "blur", "product"])
 def test_right_programs_depend_on_no_garbage_and_no_order(name: str) -> None:
     from mutations.oracle import unsound
@@ -29,7 +28,6 @@ def test_right_programs_depend_on_no_garbage_and_no_order(name: str) -> None:
     assert not unsound(name)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["dense", "blur"])
 def test_right_programs_pass(name: str) -> None:
     from mutations.subjects import subject

@@ -67,7 +67,6 @@ def test_an_output_that_is_no_number_by_the_interpreter_is_told() -> None:
     assert said.startswith("the interpreter's output 'counts' is NaN in 1 of 1 elements: correct its equation")
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(
     "wrong", [{"keep1": 0.0}, {"keep2": 0.0}, {"power": 1}, {"small": 0.0}], ids=lambda wrong: next(iter(wrong))
 )

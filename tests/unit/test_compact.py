@@ -109,7 +109,6 @@ def kernels() -> Iterator[tuple[str, int]]:
             )
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("case", ["sparse", "sparse, on two chips", "dense"])
 def test_programs_of_compact_columns(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     """A program of which nearly all columns are compact trains and takes as long as before, by the same kernels."""

@@ -97,7 +97,6 @@ def test_the_published_rates_of_poplibs_come_out() -> None:
         assert max(errors) < 0.13
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["bow", "mk2", "mk1", "c600"])
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 def test_every_machine_with_a_matrix_unit_gets_a_plan(name: str, dtype: str) -> None:

@@ -20,7 +20,6 @@ from mimdsim.execution.engines import Diverged, refuse_diverged
 DIVERGING = ["training.weight_scale=30", "data.activity=0.3", "training.optimiser=sgd", "training.learning_rate=3e38"]
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("engine", ["program", "whole_tensors"])
 def test_a_run_that_diverges_ends_by_name_and_writes_nothing(tmp_path: Path, engine: str) -> None:
     chosen = [*DIVERGING, "data.source=random", "data.timesteps=4", "data.train_samples=48", "training.batch=8"]

@@ -81,7 +81,6 @@ def trained(engine: Any, network: SpikingNetwork = NETWORK, stop_after: int = 0,
     return train(program, network, DATA, DATA, plan, weights=weights, checkpoints=checkpoints, progress=progress)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("reset_gradient", ["full", "mask"])
 @pytest.mark.parametrize("model", ["synaptic", "adaptive", "lif"])
 def test_a_recurrent_network_is_trained_as_the_program_trains_it(model: str, reset_gradient: str) -> None:
@@ -111,7 +110,6 @@ def assert_same_bits(one: TrainingLog, other: TrainingLog) -> None:
         assert all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("optimiser", list(OPTIMISERS.values()), ids=list(OPTIMISERS))
 def test_losses_accuracies_and_spikes_are_the_program_s(optimiser: Any) -> None:
     network = replace(NETWORK, optimiser=optimiser)
@@ -199,7 +197,6 @@ def normed(per: str, **how: Any) -> SpikingNetwork:
     return replace(network, layers=tuple(replace(each, norm=norm, dropout=0.25) for each in network.layers))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("per", ["timestep", "sequence", "each_timestep"])
 def test_norms_are_trained_evaluated_and_resumed_as_the_program_trains_them(per: str, tmp_path: Path) -> None:
     network = normed(per, optimiser=Adam(learning_rate=0.002))
@@ -218,7 +215,6 @@ def test_norms_are_trained_evaluated_and_resumed_as_the_program_trains_them(per:
     assert_same_bits(trained("auto", network, checkpoints=replace(file, resume=True), **steady), whole)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 def test_constants_are_learned_as_the_program_learns_them(spikes: str) -> None:
     learned = neuron_of("leaky", {"beta": 0.75}, reset="subtract", learned=("beta", "threshold"))
@@ -244,7 +240,6 @@ def test_dropout_is_drawn_alike_by_both_engines(per: str) -> None:
         np.testing.assert_allclose(whole.weights[name], weights, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("how", [{"recurrence": "all_to_all"}, {"reset_gradient": "mask", "delay": 0}], ids=str)
 def test_dense_spikes_are_trained_as_the_program_trains_them(how: dict[str, Any]) -> None:
     adam = Adam(learning_rate=0.01)
@@ -257,7 +252,6 @@ def test_dense_spikes_are_trained_as_the_program_trains_them(how: dict[str, Any]
         np.testing.assert_allclose(whole.weights[name], weight, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("stop_after", [5, 7, 10, 19])
 @pytest.mark.parametrize("optimiser", [Adam(learning_rate=0.01), Sgd(learning_rate=0.02, scheduled=True)], ids=str)
 def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, optimiser: Any, stop_after: int) -> None:

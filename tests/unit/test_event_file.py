@@ -349,7 +349,6 @@ def data(path: Path | str = "", **changes: Any) -> Data:
     return Data(**given)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("suffix", KINDS)
 def test_a_split_array_decides(tmp_path: Path, suffix: str) -> None:
     path = write_events(tmp_path / f"a{suffix}", pixel_arrays())

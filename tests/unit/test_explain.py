@@ -90,7 +90,6 @@ def recorded(name: str, changes: dict[str, Any], on: MimdMachine) -> tuple[Progr
     return compiled.program, executor.activity()
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(("name", "changes", "on", "fields"), WORKLOADS)
 def test_the_rows_of_compiled_programs_sum_to_the_profile(
     name: str, changes: dict[str, Any], on: str, fields: dict[str, Any]
@@ -100,7 +99,6 @@ def test_the_rows_of_compiled_programs_sum_to_the_profile(
     assert_explained(program, chosen, activity)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(("on", "fields"), [("bow", {}), ("mk1", {}), ("mk1", {"links__chips": 2})])
 def test_the_rows_of_a_stencil_sum_to_the_profile(on: str, fields: dict[str, Any]) -> None:
     chosen = machine(on, **fields)
@@ -313,7 +311,6 @@ def test_the_page_shows_what_is_printed() -> None:
     assert f"```\n{listing(program, [534])}```" in page
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("changes", [{}, {"chip__grid": "torus", "exchange__ways": "opposed"}])
 def test_the_fullest_link_is_named(changes: dict[str, Any]) -> None:
     """Of a mesh that many tiles send over: its ends lie side by side, it is in use for part of the phase."""

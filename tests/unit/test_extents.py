@@ -299,7 +299,6 @@ def otherwise(extent: Recorded, layers: tuple[str, ...]) -> Iterator[Recorded]:
     yield kind(layer=extent.layer, shift=extent.shift)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_other_recorded_extent_is_found_where_it_stands(kind: str) -> None:
     made = made_for(kind)

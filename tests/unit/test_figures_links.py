@@ -24,7 +24,6 @@ def run_of(detail: Detail) -> SavedRun:
     return SavedRun(dataclasses.replace(make_profile(), tiled=made()[0]), detail)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("grid", ["mesh", "torus", "crossbar"])
 @pytest.mark.parametrize("chips", [1, 2])
 def test_every_link_has_the_colour_of_its_cycles(grid: str, chips: int) -> None:

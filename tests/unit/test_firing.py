@@ -154,7 +154,6 @@ FULL = {
 }
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("changes", [*SILENT.values(), FULL], ids=[*SILENT, "always"])
 def test_what_is_advised_was_tried_and_mends_it(dead: str, changes: dict[str, Any]) -> None:
     (finding,) = (one for one in run(dead, changes).profile.findings if one.name == FIRING)
@@ -166,7 +165,6 @@ def test_what_is_advised_was_tried_and_mends_it(dead: str, changes: dict[str, An
     assert not any(one.name == FIRING for one in mended.profile.findings)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

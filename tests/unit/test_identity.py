@@ -189,7 +189,6 @@ def test_a_study_computes_points_of_other_contents_again_and_says_so(made: Made,
     assert again.rows[0]["digest"] != first.rows[0]["digest"]
 
 
-@pytest.mark.first(1)
 def test_a_training_goes_on_only_with_the_same_contents(made: Made, tmp_path: Path) -> None:
     workload, change, named = made
 
@@ -539,7 +538,6 @@ def test_a_folder_of_one_kind_is_refused_to_others(tmp_path: Path, name: str, wh
             refuse_other(tmp_path, other)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -634,7 +632,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_kernel_is_compiled_again(folder: Path, damage: Callable[[Path], object]) -> None:
     assert not kernels.is_kept(kept())

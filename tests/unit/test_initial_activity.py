@@ -19,7 +19,6 @@ from mimdsim.workload import load_workload
 NETWORK = small_network((20, 40, 30, 10), timesteps=12, batch=8)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("scale", [0.02, 1.0, 50.0])
 @pytest.mark.parametrize("wanted", [0.05, 0.2])
 def test_every_layer_fires_as_wanted(scale: float, wanted: float) -> None:

@@ -237,7 +237,6 @@ def test_a_share_leaves_samples_on_both_sides_or_is_refused(samples_there: int, 
         refuse_empty(kept, held_out, share)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("engine", ["program", "whole_tensors"])
 @pytest.mark.parametrize(
     ("workload", "few"), [("digits", {"data.train_samples": 20, "data.test_samples": 20}), ("events", {})]

@@ -102,7 +102,6 @@ def read_by_membrane(reset: str, unread: bool, gradient: str = "mask", model: st
     return replace(network, layers=(*network.layers[:-1], last))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("reset", ["zero", "subtract"])
 @pytest.mark.parametrize("gradient", ["mask", "full", "pass"])
 @pytest.mark.parametrize("model", ["leaky", "synaptic", "lif"])

@@ -65,7 +65,6 @@ FAST = [
 ]
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(("model", "reset", "reset_gradient", "reset_by"), FAST)
 def test_execution_is_interpretation(model: str, reset: str, reset_gradient: str, reset_by: str) -> None:
     capacities = (6, 3) if reset_by == "emission" else None
@@ -164,7 +163,6 @@ def test_reset_by_emission_when_spikes_travel_as_rows(reset_gradient: str) -> No
     assert_lowered(network, MappingOptions(spike_exchange="dense"))
 
 
-@pytest.mark.first(1)
 @pytest.mark.newest  # before NumPy 2 a float32 scalar times a Python float is a float64: strict runs round otherwise
 @pytest.mark.parametrize("reset_gradient", GRADIENTS)
 def test_constants_of_every_neuron_its_own(reset_gradient: str) -> None:
@@ -284,7 +282,6 @@ DENSE: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.first(1)
 @pytest.mark.newest  # bits of strict runs: see above; older libraries also add products up in another order
 @pytest.mark.parametrize("vertices", ["calls", "fused"])
 @pytest.mark.parametrize(("model", "reset", "options"), DENSE)

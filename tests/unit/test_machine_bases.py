@@ -275,7 +275,6 @@ def test_a_machine_in_python(tmp_path: Path) -> None:
         mimdsim.Machine("bow", {"chip.tile": 3})
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("changes", "key"),
     [

@@ -202,7 +202,6 @@ def test_8_neurons_a_tile_are_accepted() -> None:
     assert fits.placement.neurons_per_tile == 8
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["nmnist-2", "nmnist-5", "shd-2", "multi-neuron-2", "multi-neuron-8", "randman"])
 def test_shipped_workloads_fit(name: str) -> None:
     assert compiled(name).memory.peak_bytes <= machine().tile.sram_bytes
@@ -271,7 +270,6 @@ MEASURED = [
 ]
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(("name", "changes", "on"), MEASURED)
 def test_categories_add_up_to_the_live_bytes_at_the_peak(name: str, changes: dict[str, Any], on: str) -> None:
     memory = compiled(name, changes, on).memory

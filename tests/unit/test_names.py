@@ -93,7 +93,6 @@ def test_values_know_whose_they_are_and_when() -> None:
     assert {value.of for value in sums if value.role == "adjoint"} <= {carry.leaves for carry in forward.carries}
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options.stash)
 @pytest.mark.parametrize("delay", [0, 1])
 def test_layers_may_be_called_anything(options: MappingOptions, delay: int) -> None:

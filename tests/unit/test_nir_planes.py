@@ -64,7 +64,6 @@ def written_model(chain: tuple[Convolution, ...], path: Path) -> None:
     write_model(path, network_of_nir(path, described(chain)[2]))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_what_is_written_is_read_again(chain: tuple[Convolution, ...], tmp_path: Path) -> None:
     network, weights = written(chain, tmp_path / "net.nir")

@@ -128,7 +128,6 @@ def test_counters_that_say_another_entry_are_found(name: str) -> None:
         assert "the entry of timestep" in text, what
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["published", "segments"])
 def test_counters_are_found_vertex_by_vertex(name: str) -> None:
     program, given = program_of(name)

@@ -74,7 +74,6 @@ def load(table: dict[str, Any], folder: Path) -> RunProfile:
     return load_profile(path)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("where", "change"),
     [

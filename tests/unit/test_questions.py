@@ -36,7 +36,6 @@ def column(table: object, name: str) -> np.ndarray:
     return np.asarray(table[name])  # type: ignore[index]
 
 
-@pytest.mark.first(1)
 def test_the_critical_path_is_the_time(asked: RunQueries) -> None:
     path = asked.critical_path()
     assert column(path, "cycles").sum() == asked.tiled.cycles

@@ -40,7 +40,6 @@ def rows_of_text(folder: Path, text: str) -> list[Row]:
 # ---- the tables carried
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("table", "kind", "rows", "mean", "worst"),
     [

@@ -59,7 +59,6 @@ def threads(trace: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]
     return dict(found)
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("chips", [1, 2])
 def test_durations_are_the_cycles_of_the_profile(tmp_path: Path, chips: int) -> None:
     run, (trace, _) = made(chips), traced(tmp_path, chips, tiles=(0, 41))

@@ -69,7 +69,6 @@ def _shown(images: np.ndarray, timesteps: int) -> list[tuple[np.ndarray, int]]:
     ]
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("encoding", ["values", "image"])
 def test_the_compiled_program_is_right(encoding: str) -> None:
     changes = {"network.spikes": "dense", "network.hidden": [12, 8], "data.source": "random", "data.encoding": encoding}

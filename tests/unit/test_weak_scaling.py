@@ -49,7 +49,6 @@ def sweep() -> ModuleType:
     return script("benchmarks/weak_scaling.py")
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("data", ["shd", "nmnist"])
 def test_sizes_are_those_of_the_published_rules(data: str) -> None:
     module = sweep()

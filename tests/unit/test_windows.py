@@ -32,7 +32,6 @@ def made(case: str) -> tuple[Program, TiledProfile]:
     return compiled.program, retime(compiled, machine, filled_activity(network, 0.6))
 
 
-@pytest.mark.first(1)
 @pytest.mark.parametrize("case", CASES)
 def test_parts_and_turns_change_nothing(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     whole, profile = made(case)
