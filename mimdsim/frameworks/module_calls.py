@@ -579,7 +579,7 @@ def record(
     """
     recorder = ModuleRecorder(module, written, zero_states)
     seen = recorder.seen
-    steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
+    steps = steps_of(example, timesteps)
     made: Any = None
     every: list[Origin | None] = []
     reset_states(module)
@@ -632,6 +632,27 @@ def record(
     seen.votes = max(map(votes_in, seen.returned), default=1)
     seen.returned_before = [*map(with_votes, every[: len(every) - len(seen.returned)])]
     return seen
+
+
+def steps_of(example: torch.Tensor, timesteps: int | None) -> list[torch.Tensor]:
+    """What a module is called with."""
+    if timesteps is None:
+        return [example]
+    return list(example) if len(example) == timesteps else [example] * timesteps
+
+
+def count_on(module: torch.nn.Module, steps: list[torch.Tensor]) -> None:
+    """Give a module the single numbers, such as of what it counts, that a call leaves in it."""
+    called = copy.deepcopy(module)
+    reset_states(called)
+    with suppress(Exception), torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        for step in steps:
+            called(step)
+    for each, after in zip(module.modules(), called.modules(), strict=False):
+        vars(each).update((name, value) for name, value in vars(after).items() if isinstance(value, (int, float)))
+        for buffer, left in zip(each.buffers(False), after.buffers(False), strict=False):
+            if buffer.shape == left.shape and left.numel() == 1:
+                buffer.data.copy_(left)
 
 
 RAISES = "the module itself raises"

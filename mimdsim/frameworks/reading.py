@@ -28,7 +28,15 @@ from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.agreement import check_gradients
 from mimdsim.frameworks.delays import at_every_age, delay_of
 from mimdsim.frameworks.linear_runs import run_neuron
-from mimdsim.frameworks.module_calls import RAISES, as_it_is, matrices_as_parameters, neurons_of_models, record
+from mimdsim.frameworks.module_calls import (
+    RAISES,
+    as_it_is,
+    count_on,
+    matrices_as_parameters,
+    neurons_of_models,
+    record,
+    steps_of,
+)
 from mimdsim.frameworks.network_table import (
     needs_own_operations,
     network_table,
@@ -240,7 +248,7 @@ def workload_of(
             how = {"loss": loss, "output": output, "zero_states": zero_states, "written": written}
             if precise or not _runs_in_float64(module, example_input, timesteps, how):
                 raise problem from None
-    _check_other_numbers(read, module, example_input, recorded, layers)
+    _check_other_numbers(read, module, example_input, timesteps, recorded, layers)
     base = base_table(workload, Path(out or ".")) if workload else random_workload(values, classes)
     table = described(recorded, values.shape, base, reads, loss, reading)
     folder = folder_to_make(out, "from-torch")
@@ -262,11 +270,13 @@ def _check_other_numbers(
     read: Callable[[torch.nn.Module, torch.Tensor], tuple[Recorded, list[TorchLayer]]],
     module: torch.nn.Module,
     example: torch.Tensor,
+    timesteps: int | None,
     recorded: Recorded,
     layers: list[TorchLayer],
 ) -> None:
-    """Raise DescriptionError where a copy with other weights, on another example, is another network: masks and numbers
-    that are worked out of these stay as they are here. One that cannot be copied, or read, says nothing."""
+    """Raise DescriptionError where a copy that was called before, with other weights, on another example, is another
+    network: masks and numbers that are worked out of these, or of a count of calls, stay as they are here. One that
+    cannot be copied, or read, says nothing."""
     of_weights = {name for name, array, *_ in links_of(layers) if array.startswith(OF_WEIGHTS)}
     feeds = [feed.product for layer in layers for origin in layer.calls.origins for feed in feeds_of(origin)]
     signed = {product.weight for product in feeds if product.function}  # which may make zeros of the other sign
@@ -274,6 +284,7 @@ def _check_other_numbers(
     restore = as_it_is(module)  # which functions that the copy holds may call
     try:
         other = copy.deepcopy(module)
+        count_on(other, steps_of(example, timesteps))
         generator = torch.Generator().manual_seed(1)
         for name, each in other.named_parameters():
             if name in of_weights:
@@ -299,8 +310,9 @@ def _check_other_numbers(
     mine, theirs = (network_table(each, {}) for each in (layers, others))
     if differ := [key for key in mine if not _alike(mine[key], theirs.get(key))]:
         raise refusal(
-            f"with other weights, or input, the module is another network ({', '.join(differ)} of [network]): numbers "
-            "that it works out of these would stay as they are here; nearest: such numbers as attributes, or norms"
+            f"called again, with other weights and input, the module is another network ({', '.join(differ)} of "
+            "[network]): numbers that it works out of these would stay as they are here; nearest: such numbers as "
+            "attributes, or norms"
         )
 
 

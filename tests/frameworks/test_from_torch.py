@@ -561,7 +561,7 @@ REFUSED = {
     "'fc1.weight' is multiplied by a mask that is worked out of weights": lambda: OfWeights(
         lambda w: w * (w.abs() > 0.1)
     ),
-    "with other weights, or input, the module is another network (weight_functions of [network])": lambda: OfWeights(
+    "called again, with other weights and input, the module is another network (weight_fun": lambda: OfWeights(
         lambda w: w / float(w.norm())
     ),
     "'' is TorchScript, whose operations are not seen": lambda: torch.jit.script(nn.Linear(zoo.INPUTS, 4)),

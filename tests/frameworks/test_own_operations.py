@@ -429,8 +429,48 @@ def test_a_function_that_is_written_twice_is_one() -> None:
 
 
 def test_numbers_of_the_input_are_not_taken_as_they_are() -> None:
-    with pytest.raises(MimdsimError, match=r"with other weights, or input, the module is another network \(cells"):
+    with pytest.raises(
+        MimdsimError, match=r"called again, with other weights and input, the module is another network \(cells"
+    ):
         mimdsim.from_torch(Otherwise(lambda x: float(x.sum())), SPIKES)
+
+
+class Counting(nn.Module):  # type: ignore[misc, name-defined]
+    """Weights over a number that calls move: a count of calls, an average, what the first call found."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.fc, self.out, self.kind = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES), kind
+        self.calls, self.scale = 0, None
+        self.register_buffer("moved", torch.ones(()))
+
+    def forward(self, x: Any) -> Any:
+        largest = float(self.fc.weight.abs().max())
+        if self.kind == "count":
+            self.calls += 1
+            by = 1.0 + self.calls
+        elif self.kind == "average":
+            self.moved.mul_(0.9).add_(0.1 * largest)
+            by = float(self.moved)
+        else:
+            self.scale = by = self.scale or largest
+        state, out = torch.zeros(x.shape[1], HIDDEN), []
+        for step in x:
+            state = torch.tanh(0.5 * state + nn.functional.linear(step, self.fc.weight / by, self.fc.bias))
+            out.append(self.out(state))
+        return torch.stack(out)
+
+
+@pytest.mark.parametrize("kind", ["count", "average"])
+def test_numbers_that_calls_move_are_not_taken_as_they_are(kind: str) -> None:
+    torch.manual_seed(0)
+    with pytest.raises(MimdsimError, match=r"called again, with other weights and input, the module is another"):
+        mimdsim.from_torch(Counting(kind), SPIKES)
+
+
+def test_a_number_that_the_first_call_leaves_stays() -> None:
+    torch.manual_seed(0)
+    check_steps(Counting("first"), SPIKES)
 
 
 class Bare(nn.Module):  # type: ignore[misc, name-defined]
