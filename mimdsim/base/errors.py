@@ -119,10 +119,18 @@ def shortened(text: str, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}.. ({len(text):,} characters)"
 
 
+MOST_KNOWN = 24  # words that are listed
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known word nearest to `word`, or the list of known words when none is near."""
+    """`; did you mean 'x'?` for the known word nearest to `word`, or the known words when none is near, of many those
+    that are nearest."""
     options = sorted(set(known))
-    return near(word, options) or (f"; known: {', '.join(options)}" if options else "")
+    listed = options
+    if more := max(len(options) - MOST_KNOWN, 0):
+        listed = sorted(difflib.get_close_matches(word, options, n=MOST_KNOWN, cutoff=0.0))
+    others = f" and {more} others" if more else ""
+    return near(word, options) or (f"; known: {', '.join(listed)}{others}" if options else "")
 
 
 def near(word: str, known: Iterable[str]) -> str:

@@ -178,9 +178,9 @@ def kind_of(module: torch.nn.Module) -> Kind:
 class ModuleRecorder(Recorder):
     """Follows tensors through the calls of modules, too."""
 
-    def __init__(self, module: torch.nn.Module, written: Collection[str], zero_states: bool):
-        """written: names of neurons whose own operations are read; zero_states: as of `Recorder`."""
-        super().__init__(module, zero_states)
+    def __init__(self, module: torch.nn.Module, written: Collection[str], zero_states: bool, by_timestep: int | None):
+        """written: names of neurons whose own operations are read; the others as of `Recorder`."""
+        super().__init__(module, zero_states, by_timestep)
         self._written = written
         self._kept: dict[int, list[tuple[Any, torch.Tensor]]] = {}  # states that neurons keep, by id of the module
 
@@ -568,16 +568,17 @@ def record(
     timesteps: int | None,
     written: Collection[str] = (),
     zero_states: bool = False,
+    by_timestep: int | None = None,
     tried: bool = True,
 ) -> Recorded:
     """A forward pass on the example: one call, or one for each of the timesteps. written: names of neurons of a
-    framework whose own operations are read; zero_states: numbers that the module draws are 0; tried: it is called
-    again, and with other weights, to see whether it changes.
+    framework whose own operations are read; zero_states, by_timestep: as of `Recorder`; tried: it is called again, and
+    with other weights, to see whether it changes.
 
     With `timesteps` the module takes one timestep a call: example[t] where the example has that many entries, else the
     same in every one.
     """
-    recorder = ModuleRecorder(module, written, zero_states)
+    recorder = ModuleRecorder(module, written, zero_states, by_timestep)
     seen = recorder.seen
     steps = steps_of(example, timesteps)
     made: Any = None
@@ -632,6 +633,11 @@ def record(
     seen.votes = max(map(votes_in, seen.returned), default=1)
     seen.returned_before = [*map(with_votes, every[: len(every) - len(seen.returned)])]
     return seen
+
+
+def axes_of_time(module: torch.nn.Module) -> tuple[int, ...]:
+    """The axes along which timesteps may lie in what a module is called with."""
+    return (1,) if any(getattr(each, "batch_first", False) is True for each in module.modules()) else (0, 1)
 
 
 def steps_of(example: torch.Tensor, timesteps: int | None) -> list[torch.Tensor]:

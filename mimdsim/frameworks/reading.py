@@ -31,6 +31,7 @@ from mimdsim.frameworks.linear_runs import run_neuron
 from mimdsim.frameworks.module_calls import (
     RAISES,
     as_it_is,
+    axes_of_time,
     count_on,
     matrices_as_parameters,
     neurons_of_models,
@@ -129,19 +130,14 @@ def read_workload(
     are written out; buffers as constants, or else as weights. Warnings are those of the way that was taken."""
     told: list[str] = []
 
-    def read(*written: str) -> Workload:
+    def read(written: tuple[str, ...] = (), by_timestep: int | None = None) -> Workload:
         told.clear()
         before = TOLD.set(told)
+        how: Any = {**asked, "written": written, "by_timestep": by_timestep}
         try:
-            return _read_as_called(partial(workload_of, module, example_input, **asked, written=written), *called)
+            return _read_as_called(partial(workload_of, module, example_input, **how), *called)
         finally:
             TOLD.reset(before)
-
-    def otherwise(*written: str) -> Workload | None:
-        """None where it is refused so, too; of what can be read in no way the first refusal tells most."""
-        with suppress(Exception):
-            return read(*written)
-        return None
 
     called = example_input, timesteps
     try:
@@ -152,16 +148,17 @@ def read_workload(
         neurons: tuple[str, ...] = ()
         with suppress(Exception):  # of neurons without values
             neurons = tuple(neurons_of_models(module))
-        ways: list[tuple[bool, tuple[str, ...]]] = [(True, ())]
-        ways += [(matrices, neurons) for matrices in (False, True) if neurons]
-        for matrices, written in ways:
-            with matrices_as_parameters(module) if matrices else nullcontext(True) as some:
-                found = otherwise(*written) if some else None
-            if found is not None:
-                break
+        ways: list[tuple[bool, tuple[str, ...], int | None]] = [(True, (), None)]
+        ways += [(matrices, neurons, None) for matrices in (False, True) if neurons]
+        ways += [(False, (), axis) for axis in axes_of_time(module) if timesteps is None]
+        for matrices, written, by_timestep in ways:
+            # of what can be read in no way the first refusal tells most
+            with matrices_as_parameters(module) if matrices else nullcontext(True) as some, suppress(Exception):
+                if some:
+                    made = read(written, by_timestep)
+                    break
         else:
             raise
-        made = found
         if written:
             why = problem.problems[0] if isinstance(problem, DescriptionError) else problem
             told.append(f"neurons are read by their own operations, as equations, since {why}")
@@ -200,15 +197,16 @@ def workload_of(
     out: str | Path | None = None,
     zero_states: bool = False,
     written: tuple[str, ...] = (),
+    by_timestep: int | None = None,
 ) -> Workload:
-    """See `mimdsim.from_torch`. timesteps: of a module called once in each; None: of one that takes them all. written:
-    names of neurons of a framework whose own operations are read."""
+    """See `mimdsim.from_torch`. timesteps: of a module called once in each; None: of one that takes them all. written,
+    by_timestep: as of `record`."""
     _check_arguments(module, example_input, timesteps)
     wanted = output or ("membrane" if "membrane" in str(loss) else "")
 
     def read(module: torch.nn.Module, example: torch.Tensor) -> tuple[Recorded, list[TorchLayer]]:
         recorded = with_currents(
-            record(module, example, timesteps, written, zero_states, tried=example is example_input)
+            record(module, example, timesteps, written, zero_states, by_timestep, tried=example is example_input)
         )
         recorded = _with_read_out(module, with_own_neurons(recorded, wanted))
         return recorded, layers_of(module, recorded)
@@ -225,7 +223,7 @@ def workload_of(
         TOLD.get().clear()
         tell(f"'{last.calls.name}' is read by its own operations, as equations: no model is read by its potential so")
         asked: Any = {"loss": loss, "output": output, "workload": workload, "changes": changes, "out": out}
-        asked["zero_states"] = zero_states
+        asked |= {"zero_states": zero_states, "by_timestep": by_timestep}
         return workload_of(module, example_input, timesteps, **asked, written=(last.calls.name,))
     recorded = _with_burn_in(recorded, last, reads)
     reading, returned = read_over_time(recorded, last, reads, stepwise, not loss)
@@ -245,7 +243,8 @@ def workload_of(
             check_gradients(module, recorded, layers, network, weights, values, seen, returned)
         except DescriptionError as problem:
             precise = example_input.dtype == torch.float64
-            how = {"loss": loss, "output": output, "zero_states": zero_states, "written": written}
+            how: Any = {"loss": loss, "output": output, "zero_states": zero_states, "written": written}
+            how["by_timestep"] = by_timestep
             if precise or not _runs_in_float64(module, example_input, timesteps, how):
                 raise problem from None
     _check_other_numbers(read, module, example_input, timesteps, recorded, layers)

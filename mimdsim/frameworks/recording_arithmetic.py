@@ -29,6 +29,7 @@ from mimdsim.frameworks.origins import (
     Dropped,
     FunctionResult,
     Gate,
+    LayerOutput,
     Made,
     Origin,
     Parameter,
@@ -180,7 +181,18 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
             return columns
         if isinstance(origin, (Product, Gate, Parameter, Part)) or (isinstance(origin, Currents) and feeds_of(origin)):
             return Read(of=origin, tensor=arg)
+        if isinstance(origin, LayerOutput) and (current := self._as_current(origin)) is not None:
+            return Read(of=current, tensor=arg)
         return constant_of(arg) if origin is None and not self._learns(arg) else None
+
+    def _as_current(self, of: LayerOutput) -> Product | None:
+        """What cells send in a timestep as a current without weights; None for spikes, potentials and sequences."""
+        calls = self.seen.layers[of.layer]
+        if not calls.reading.of_cells or calls.planes or of.in_time:
+            return None
+        read, neurons = f"what '{of.layer}' sends", calls.neurons
+        call = of.entry if calls.in_time else of.call
+        return Product(of=of, inputs=neurons, weight=read, bias="", transposed=False, channels=neurons, call=call)
 
     def _columns(self, of: Any, first: int, wide: int) -> Any:
         """Adjacent columns of what an operation made, as what it makes of those of what it reads; None where these are

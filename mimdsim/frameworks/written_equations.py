@@ -260,10 +260,10 @@ class LayerTimes:
             if classes is None:
                 if not (said or earlier):
                     once = (
-                        f"{self.where}: '{root.by}' acts once, and not in every timestep of a loop; at the end, return "
+                        f"{self.where}: '{root.by}' acts once, and not in every timestep; at the end, return what it "
+                        "reads, and let the loss do it, or the last of what it makes in every timestep"
                     )
-                    one = self.timesteps == 1 and self.alone
-                    raise refusal(ONE_TIMESTEP if one else f"{once}what it reads, and let the loss do it")
+                    raise refusal(ONE_TIMESTEP if self.timesteps == 1 and self.alone else once)
                 made = f"'{root.by}' makes what is sent last of other things than a timestep earlier; nearest: "
                 if self.timesteps < ENOUGH:
                     made += f"an example of {ENOUGH} timesteps or more, the first of which may be made of less"

@@ -1,0 +1,129 @@
+"""Functions of all timesteps at once, as they are written before and behind recurrent layers: three training steps
+beside PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from torch_training import check_steps
+
+import mimdsim
+from mimdsim.base.errors import MimdsimError
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+zoo = pytest.importorskip("torch_networks")
+nn, snn, functional = zoo.nn, zoo.snn, torch.nn.functional
+
+INPUTS, HIDDEN, CLASSES = 12, 10, 5
+SPIKES = (torch.rand(9, 4, INPUTS, generator=torch.Generator().manual_seed(1)) < 0.4).float()
+
+
+class Around(nn.Module):  # type: ignore[misc, name-defined]
+    """A recurrent layer with what is before and behind it."""
+
+    def __init__(self, before: Any, cells: Any, behind: Callable[..., Any]):
+        super().__init__()
+        self.before, self.cells, self.behind = before, cells, behind
+        self.out = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        given = self.before(x)
+        return self.out(self.behind(self.cells(given)[0], given))
+
+
+class Looped(nn.Module):  # type: ignore[misc, name-defined]
+    """A loop over what a function made of all timesteps, which lie along an axis."""
+
+    def __init__(self, axis: int):
+        super().__init__()
+        self.given, self.own, self.out = (
+            nn.Linear(INPUTS, HIDDEN),
+            nn.Linear(HIDDEN, HIDDEN),
+            nn.Linear(HIDDEN, CLASSES),
+        )
+        self.axis = axis
+
+    def forward(self, x: Any) -> Any:
+        current, out = torch.tanh(self.given(x)), []
+        state = torch.zeros(x.shape[1 - self.axis], HIDDEN)
+        for t in range(x.shape[self.axis]):
+            state = torch.tanh(self.own(state) + current.select(self.axis, t))
+            out.append(self.out(state))
+        return torch.stack(out)
+
+
+class Spiking(nn.Module):  # type: ignore[misc, name-defined]
+    """Neurons of a framework that read what a function made of all timesteps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given, self.fc, self.out = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.lif = snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        rates, potential, out = functional.relu(4.0 * self.given(x)), self.lif.init_leaky(), []
+        for rate in rates:
+            spikes, potential = self.lif(self.fc(rate), potential)
+            out.append(self.out(spikes))
+        return torch.stack(out)
+
+
+class Gated(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.given, self.gate = nn.Linear(INPUTS, HIDDEN), nn.Linear(INPUTS, HIDDEN)
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(self.given(x)) * torch.sigmoid(self.gate(x))
+
+
+def encoder(*functions: Any) -> Any:
+    return nn.Sequential(nn.Linear(INPUTS, HIDDEN), *functions)
+
+
+def as_it_is(sent: Any, _: Any) -> Any:
+    return sent
+
+
+MODULES: dict[str, Callable[[], Any]] = {
+    "relu before a GRU": lambda: Around(encoder(nn.ReLU(inplace=True)), nn.GRU(HIDDEN, HIDDEN), as_it_is),
+    "two layers before an LSTM": lambda: Around(
+        encoder(nn.LeakyReLU(), nn.Linear(HIDDEN, HIDDEN), nn.Tanh()), nn.LSTM(HIDDEN, HIDDEN), as_it_is
+    ),
+    "a norm before it": lambda: Around(encoder(nn.LayerNorm(HIDDEN), nn.ReLU()), nn.RNN(HIDDEN, HIDDEN), as_it_is),
+    "relu behind a GRU": lambda: Around(
+        nn.Identity(), nn.GRU(INPUTS, HIDDEN, num_layers=2), lambda sent, _: functional.relu(sent)
+    ),
+    "numbers": lambda: Around(encoder(nn.ReLU()), nn.GRU(HIDDEN, HIDDEN), lambda sent, _: 1 - torch.tanh(sent) / 2),
+    "skip": lambda: Around(encoder(nn.ReLU()), nn.GRU(HIDDEN, HIDDEN), lambda sent, given: sent + given),
+    "gates": lambda: Around(Gated(), nn.GRU(HIDDEN, HIDDEN), as_it_is),
+    "loop": lambda: Looped(0),
+    "spiking": Spiking,
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_functions_of_all_timesteps_are_read_in_each(name: str) -> None:
+    torch.manual_seed(0)
+    check_steps(MODULES[name](), SPIKES)
+
+
+def test_timesteps_may_lie_behind_samples() -> None:
+    torch.manual_seed(0)
+    first = SPIKES.transpose(0, 1).contiguous()
+    check_steps(Looped(1), first)
+
+    class Last(Around):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x)[:, -1]
+
+    check_steps(Last(encoder(nn.ReLU()), nn.GRU(HIDDEN, HIDDEN, batch_first=True), as_it_is), first)
+
+
+def test_a_function_of_the_last_timestep_alone_is_refused() -> None:
+    module = Around(nn.Identity(), nn.GRU(INPUTS, HIDDEN), lambda sent, _: functional.relu(sent[-1]))
+    with pytest.raises(MimdsimError, match=r"'relu' .* or the last of what it makes in every timestep"):
+        mimdsim.from_torch(module, SPIKES)
