@@ -116,6 +116,7 @@ from mimdsim.workload.interchange.weights_file import write_safetensors
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
 READ_OUT: dict[str, float] = {"tau": 1.0, "dt": 1.0}  # of "li": what comes in is read
 SAME_NUMBER = 1e-5
+AGAIN = "called again, with other weights and input"
 OF_WEIGHTS = ("w.", "r.", "b.")  # arrays that other numbers leave the same network
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
 
@@ -281,9 +282,11 @@ def _check_other_numbers(
     signed = {product.weight for product in feeds if product.function}  # which may make zeros of the other sign
     drawn, told, binary = torch.get_rng_state(), TOLD.set([]), torch.tensor([0.0, 1.0], device=example.device)
     restore = as_it_is(module)  # which functions that the copy holds may call
-    try:
+
+    def again(called: bool) -> tuple[Recorded, list[TorchLayer]]:
         other = copy.deepcopy(module)
-        count_on(other, steps_of(example, timesteps))
+        if called:
+            count_on(other, steps_of(example, timesteps))
         generator = torch.Generator().manual_seed(1)
         for name, each in other.named_parameters():
             if name in of_weights:
@@ -293,8 +296,20 @@ def _check_other_numbers(
         with warnings.catch_warnings(action="ignore"):
             left = torch.rand(example.shape, generator=generator).to(example.device) < 0.8
             changed = example if example.dtype == torch.bool or torch.isin(example, binary).all() else example * 0.9
-            found, others = read(other, changed * left)
-    except Exception:
+            return read(other, changed * left)
+
+    try:
+        found, others = again(called=True)
+    except Exception as problem:
+        if isinstance(problem, DescriptionError) and RAISES not in str(problem):
+            try:
+                again(called=False)
+            except Exception:
+                return
+            raise refusal(
+                f"{AGAIN}, the module is read no more ({problem.problems[0]}): numbers that a call leaves in it would "
+                "be made anew here in every step; nearest: such numbers as attributes"
+            ) from None
         return
     finally:
         restore()
@@ -309,9 +324,8 @@ def _check_other_numbers(
     mine, theirs = (network_table(each, {}) for each in (layers, others))
     if differ := [key for key in mine if not _alike(mine[key], theirs.get(key))]:
         raise refusal(
-            f"called again, with other weights and input, the module is another network ({', '.join(differ)} of "
-            "[network]): numbers that it works out of these would stay as they are here; nearest: such numbers as "
-            "attributes, or norms"
+            f"{AGAIN}, the module is another network ({', '.join(differ)} of [network]): numbers that it works out of "
+            "these would stay as they are here; nearest: such numbers as attributes, or norms"
         )
 
 

@@ -179,7 +179,9 @@ class Recorder(ProductRecorder):
         over_time = [origin for arg in args if self._has_time(arg) and (origin := self.origin(arg)) is not None]
         name = name.removesuffix("_") if name[-2:] != "__" else name
         if name in ADDS | SUBTRACTS:  # what layers sent, and currents, are added up as they are
-            made = [isinstance(of, FunctionResult) and any(isinstance(each, Made) for each in of.of) for of in over_time]
+            made = [
+                isinstance(of, FunctionResult) and any(isinstance(each, Made) for each in of.of) for of in over_time
+            ]
             return bool(made) and all(made)
         known = any(isinstance(each, (Product, LayerOutput, FunctionResult)) for each in over_time)
         return known and name in ACTIVATIONS | BINARY.keys() | REVERSED.keys() | UNARY.keys()

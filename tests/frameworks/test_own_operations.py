@@ -473,6 +473,40 @@ def test_a_number_that_the_first_call_leaves_stays() -> None:
     check_steps(Counting("first"), SPIKES)
 
 
+class Rounded(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    @staticmethod
+    def forward(_: Any, weights: Any, unit: float) -> Any:
+        return torch.round(weights / unit) * unit
+
+    @staticmethod
+    def backward(_: Any, gradient: Any) -> Any:
+        return gradient, None
+
+
+class Quantised(nn.Module):  # type: ignore[misc, name-defined]
+    """Weights of int8, with the unit of the largest weight in the first call, or now."""
+
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.fc, self.out, self.unit, self.first = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES), 0.0, first
+
+    def forward(self, x: Any) -> Any:
+        largest = float(self.fc.weight.abs().max())
+        self.unit = self.unit if self.first and self.unit else largest / 127
+        weights, state, out = Rounded.apply(self.fc.weight, self.unit), torch.zeros(x.shape[1], HIDDEN), []
+        for step in x:
+            state = torch.tanh(0.5 * state + nn.functional.linear(step, weights, self.fc.bias))
+            out.append(self.out(state))
+        return torch.stack(out)
+
+
+def test_a_unit_that_is_kept_from_the_first_call_is_not_that_of_every_step() -> None:
+    torch.manual_seed(0)
+    check_steps(Quantised(first=False), SPIKES)
+    with pytest.raises(MimdsimError, match="the module is read no more"):
+        mimdsim.from_torch(Quantised(first=True), SPIKES)
+
+
 class Bare(nn.Module):  # type: ignore[misc, name-defined]
     """A bias behind several products."""
 
