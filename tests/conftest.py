@@ -29,6 +29,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seen: Counter[str] = Counter()
     for item in items:
+        if item.get_closest_marker("slow"):
+            continue
         mark = item.get_closest_marker("first")
         law = item.nodeid.partition("[")[0]
         seen[law] += 1

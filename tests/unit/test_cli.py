@@ -144,7 +144,7 @@ def test_a_refused_run_leaves_no_folder_that_it_made(tmp_path: Path, folder: str
     (tmp_path / "dump").mkdir()  # not ours to remove
     output = mimdsim("run", "nmnist-256", "bow", "--gpu", "none", *made, *missing, code=2)
     assert f"{tmp_path / 'none' / 'Train'}: no such folder; 'data.path' must name a folder with Train/" in output
-    assert "--set data.source=random --set training.weight_scale=8 substitutes random spikes" in output
+    assert "--set training.weight_scale=8 --set training.max_training_steps=20 substitutes random spikes" in output
     assert {path.name for path in tmp_path.iterdir()} == {"dump"}
 
 

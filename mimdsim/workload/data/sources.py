@@ -38,10 +38,11 @@ GENERATED_PER_CLASS = 1000  # randman: setting of Zenke and Vogels 2021; random:
 MAX_LIST_BYTES = 4 << 30  # assumed: what a small computer can hold in addition to the run itself
 _ID_BYTES = 4
 _EVENTS_AT_ONCE = 1 << 20  # random spikes are drawn in groups of about this many, to bound memory
-RANDOM_INSTEAD = {"data.source": "random", "training.weight_scale": 8}  # larger weights: random spikes are few
+# larger weights: random spikes are few; a few training steps: there is nothing to learn, and times need no more
+RANDOM_INSTEAD = {"data.source": "random", "training.weight_scale": 8, "training.max_training_steps": 20}
 INSTEAD = (
     f"{' '.join(f'--set {key}={value}' for key, value in RANDOM_INSTEAD.items())} substitutes random spikes of the "
-    "same shape, and weights at which layers fire on them, for recordings you do not have"
+    "same shape, weights at which layers fire on them, and a few training steps, for recordings you do not have"
 )
 
 
