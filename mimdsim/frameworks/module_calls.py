@@ -121,7 +121,7 @@ OF_SAMPLES = (*ROW_NORMS, _NN.GroupNorm, _NN.InstanceNorm1d, _NN.InstanceNorm2d)
 OF_FUNCTIONS = (
     _NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh, _NN.LogSoftmax, _NN.Softmax,
     _NN.ConstantPad1d, _NN.ConstantPad2d, _NN.ReLU, _NN.LeakyReLU, _NN.SiLU, _NN.Softsign, _NN.Hardsigmoid,
-    _NN.Softplus, _NN.ELU, _NN.PReLU,
+    _NN.Softplus, _NN.ELU, _NN.PReLU, _NN.Embedding,
 )  # fmt: skip
 
 

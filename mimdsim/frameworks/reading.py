@@ -295,8 +295,10 @@ def _check_other_numbers(
                 each.data.mul_((0.7 + share) * turned).add_(1e-3 * (more - 0.5))
         with warnings.catch_warnings(action="ignore"):
             left = torch.rand(example.shape, generator=generator).to(example.device) < 0.8
-            changed = example if example.dtype == torch.bool or torch.isin(example, binary).all() else example * 0.9
-            return read(other, changed * left)
+            if example.dtype == torch.bool or torch.isin(example, binary).all():
+                return read(other, example * left)
+            whole = not example.is_floating_point()  # words, as an embedding reads them
+            return read(other, torch.where(left, example, example.roll(1, 0)) if whole else example * 0.9 * left)
 
     try:
         found, others = again(called=True)
@@ -398,7 +400,7 @@ def _runs_in_float64(
     try:
         with warnings.catch_warnings(action="ignore"):
             precise = copy.deepcopy(module).double()
-            workload_of(precise, example.double(), timesteps, **how)
+            workload_of(precise, example.double() if example.is_floating_point() else example, timesteps, **how)
     except Exception:
         return False
     finally:
@@ -438,6 +440,9 @@ def _find_input(
         raise refusal(ONE_TIMESTEP)
     inputs = layers[0].sources[0].inputs
     array = numbers_of(example)
+    if array.size == steps * samples and not example.is_floating_point():  # words, which an embedding reads
+        words, array = array.astype(np.int64)[..., np.newaxis], np.zeros((*array.shape, inputs))
+        np.put_along_axis(array, words, 1.0, axis=-1)
     by_axis = [np.moveaxis(array, axis, 0) for axis in (1, 0, -1) if axis < array.ndim]
     problem = (
         f"the first layer reads {[steps, samples, inputs]} [timesteps, samples, inputs], which is not the example "

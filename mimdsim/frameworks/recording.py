@@ -253,6 +253,8 @@ class Recorder(ProductRecorder):
             return self._keep(args[0], made, known[0])
         if name in TURNS_IN_PLACE:
             return self.mark(made, known[0])
+        if name == "embedding" and (rows := self._embedded(*args, **kwargs)) is not None:
+            return self.mark(made, rows)
         later = name in MULTIPLIES or name in FUNCTIONS  # which say it themselves
         if not later and isinstance(made, torch.Tensor) and self._is_cut([args, kwargs], made):
             found = self._element_by_element(name, args, kwargs, made)

@@ -17,6 +17,7 @@ from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, pa
 from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import (
     FunctionResult,
+    Input,
     Joined,
     Made,
     Origin,
@@ -93,6 +94,26 @@ class ProductRecorder(ArithmeticRecorder):
         names = self._used(weight), self._used(bias) if bias else ""
         product = self._counted(_dense(of, args[0], args[1], *names, turned), args[0])
         return unscaled(replace(product, function=function))
+
+    def _embedded(
+        self,
+        given: torch.Tensor,
+        weight: torch.Tensor,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Product | None:
+        """Rows of a parameter that words of the input name, as the product with one spike for each word."""
+        of, parameter = self.origin(given), self.origin(weight)
+        if not isinstance(of, Input) or not isinstance(parameter, Parameter):
+            return None
+        options = {"padding_idx": padding_idx is not None, "max_norm": max_norm is not None}
+        if found := [name for name, on in (options | {"scale_grad_by_freq": scale_grad_by_freq}).items() if on]:
+            raise refusal(f"'{parameter.name}' is an embedding with {found[0]}; nearest: one without, all rows trained")
+        made = Product(of=of, inputs=len(weight), weight=self._used(parameter), bias="", transposed=False)
+        return self._counted(made, given)
 
     def _weights(self, where: str, tensor: Any, turned: bool) -> tuple[Parameter, WeightFunction | None] | None:
         """The parameter that weights are, or are made of, and by which function; None of other values. turned: whether

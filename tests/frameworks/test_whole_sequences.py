@@ -1,5 +1,5 @@
-"""Functions of all timesteps at once, as they are written before and behind recurrent layers: three training steps
-beside PyTorch."""
+"""Functions of all timesteps at once, and embeddings, as they are written before and behind recurrent layers: three
+training steps beside PyTorch."""
 
 from __future__ import annotations
 
@@ -127,3 +127,46 @@ def test_a_function_of_the_last_timestep_alone_is_refused() -> None:
     module = Around(nn.Identity(), nn.GRU(INPUTS, HIDDEN), lambda sent, _: functional.relu(sent[-1]))
     with pytest.raises(MimdsimError, match=r"'relu' .* or the last of what it makes in every timestep"):
         mimdsim.from_torch(module, SPIKES)
+
+
+class Reader(nn.Module):  # type: ignore[misc, name-defined]
+    """Words through an embedding."""
+
+    def __init__(self, options: dict[str, Any], loops: bool):
+        super().__init__()
+        self.words, self.cells, self.loops = nn.Embedding(INPUTS, HIDDEN, **options), nn.GRU(HIDDEN, HIDDEN), loops
+        self.out = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        rows = torch.stack([self.words(each) for each in x]) if self.loops else torch.tanh(self.words(x))
+        return self.out(self.cells(rows)[0])
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_words_are_spikes_of_an_input_each(loops: bool) -> None:
+    words = torch.randint(0, INPUTS, (9, 4), generator=torch.Generator().manual_seed(1))
+    torch.manual_seed(0)
+    module = Reader({}, loops)
+    workload = mimdsim.from_torch(module, words)
+    assert workload.data.activity == pytest.approx(1 / INPUTS)
+    program = mimdsim.torch_function(workload, "tiny")
+    spikes = functional.one_hot(words, INPUTS).float()
+    losses: list[list[float]] = []
+    for own, run in ((module, lambda: module(words).sum(0)), (program, lambda: program(spikes))):
+        trained = torch.optim.SGD(own.parameters(), lr=0.1)
+        made = []
+        for _ in range(3):
+            loss = functional.cross_entropy(run(), torch.arange(4))
+            made.append(float(loss.detach()))
+            trained.zero_grad()
+            loss.backward()
+            trained.step()
+        losses.append(made)
+    assert losses[1] == pytest.approx(losses[0], rel=2e-4)
+
+
+@pytest.mark.parametrize(("option", "value"), [("padding_idx", 0), ("max_norm", 1.0), ("scale_grad_by_freq", True)])
+def test_options_of_embeddings_are_refused(option: str, value: Any) -> None:
+    words = torch.randint(0, INPUTS, (9, 4), generator=torch.Generator().manual_seed(1))
+    with pytest.raises(MimdsimError, match=f"'words.weight' is an embedding with {option}; nearest"):
+        mimdsim.from_torch(Reader({option: value}, False), words)
