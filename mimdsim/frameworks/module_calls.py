@@ -61,8 +61,9 @@ from mimdsim.frameworks.origins import (
 )
 from mimdsim.frameworks.planes import ROW_NORMS, function_of, options_of
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
-from mimdsim.frameworks.recording import Recorder, dropped
+from mimdsim.frameworks.recording import dropped
 from mimdsim.frameworks.recording_arithmetic import FRAMEWORKS, NOT_OF_USERS
+from mimdsim.frameworks.recording_sequences import SequenceRecorder
 from mimdsim.frameworks.tensors import tensors_in
 from mimdsim.graph.weight_functions import WeightFunction
 
@@ -175,11 +176,11 @@ def kind_of(module: torch.nn.Module) -> Kind:
     return Kind.UNKNOWN if of_torch or refused else Kind.CONTAINER
 
 
-class ModuleRecorder(Recorder):
+class ModuleRecorder(SequenceRecorder):
     """Follows tensors through the calls of modules, too."""
 
     def __init__(self, module: torch.nn.Module, written: Collection[str], zero_states: bool, by_timestep: int | None):
-        """written: names of neurons whose own operations are read; the others as of `Recorder`."""
+        """written: names of neurons whose own operations are read; the others as of `SequenceRecorder`."""
         super().__init__(module, zero_states, by_timestep)
         self._written = written
         self._kept: dict[int, list[tuple[Any, torch.Tensor]]] = {}  # states that neurons keep, by id of the module
@@ -572,8 +573,8 @@ def record(
     tried: bool = True,
 ) -> Recorded:
     """A forward pass on the example: one call, or one for each of the timesteps. written: names of neurons of a
-    framework whose own operations are read; zero_states, by_timestep: as of `Recorder`; tried: it is called again, and
-    with other weights, to see whether it changes.
+    framework whose own operations are read; zero_states, by_timestep: as of `SequenceRecorder`; tried: it is called
+    again, and with other weights, to see whether it changes.
 
     With `timesteps` the module takes one timestep a call: example[t] where the example has that many entries, else the
     same in every one.

@@ -140,8 +140,11 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     of_layers = (origin for calls in recorded.layers.values() for origin in calls.origins)
     # also what is read last, and by nothing that is returned
     ends = [*recorded.returned, *recorded.returned_before]
-    at_once = (product for product, *_ in recorded.currents if is_in_time(product))  # of which the last may not be read
-    components = components_of([*ends, *of_layers, *at_once, *(read.of for read in _every_read(recorded))])
+    # of which the last may not be read, or the others
+    at_once = [product for product, *_ in recorded.currents if is_in_time(product)]
+    components = components_of(
+        [*ends, *of_layers, *at_once, *recorded.at_once, *(read.of for read in _every_read(recorded))]
+    )
     if not components:
         return recorded
     for origin in recorded.returned:

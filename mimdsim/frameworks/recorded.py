@@ -71,7 +71,8 @@ class Recorded:
     operations element by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module
     took one a call; unread: what functions made that are not understood, or gather timesteps, in order;
     returned_before: by the calls before the last, in a single step; currents: what products made, and its version;
-    burn_in: of so many timesteps at the start nothing is in what it returned."""
+    at_once: what functions of all timesteps made; burn_in: of so many timesteps at the start nothing is in what it
+    returned."""
 
     layers: dict[str, NeuronCalls] = field(default_factory=dict)
     norms: Counter[str] = field(default_factory=Counter)
@@ -87,4 +88,5 @@ class Recorded:
     stepwise: bool = False
     unread: list[FunctionResult] = field(default_factory=list)
     returned_before: list[Origin | None] = field(default_factory=list)
+    at_once: list[Origin | None] = field(default_factory=list)
     currents: list[tuple[Product, torch.Tensor, int]] = field(default_factory=list)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.frameworks.arithmetic import BINARY, COMPARES, REVERSED, TIMES, UNARY
+from mimdsim.frameworks.arithmetic import COMPARES, TIMES
 from mimdsim.frameworks.neurons import refusal, tell
 from mimdsim.frameworks.origins import (
     THROUGH,
@@ -96,11 +96,6 @@ DRAWS = {
 
 BEGINS = {"rand", "rand_like", "randn", "randn_like", "normal", "uniform_", "normal_"}  # as states do, in a draw
 
-ACTIVATIONS = {
-    "leaky_relu", "prelu", "elu", "silu", "softplus", "softsign", "hardsigmoid", "hardtanh", "relu6", "clamp", "clip",
-    "pow", "__pow__", "square", "abs", "__abs__", "neg", "__neg__",
-}  # fmt: skip
-
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 
 SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
@@ -123,11 +118,10 @@ COMPLEMENTS = {"__rsub__", "rsub"}
 class Recorder(ProductRecorder):
     """Follows tensors through a module: `run` is called inside `with`."""
 
-    def __init__(self, module: torch.nn.Module, zero_states: bool, by_timestep: int | None):
-        """zero_states: numbers that the module draws are 0; by_timestep: along which axis the timesteps lie of what
-        functions element by element are called with, which are recorded in each of them; None: as one call."""
+    def __init__(self, module: torch.nn.Module, zero_states: bool):
+        """zero_states: numbers that the module draws are 0."""
         super().__init__(module)
-        self.zero_states, self.by_timestep = zero_states, by_timestep
+        self.zero_states = zero_states
         self.example: torch.Tensor | None = None  # of all timesteps
         self.names = {id(each): name for name, each in module.named_modules()}
         self._inside = 0
@@ -160,8 +154,6 @@ class Recorder(ProductRecorder):
         if func is torch.addmm and not kwargs and not self._inside:
             product = self.__torch_function__(torch.mm, types, args[1:])
             return self.__torch_function__(torch.add, types, (product, args[0]))
-        if not self._inside and self._is_over_time(name, args):
-            return self._in_each_timestep(func, types, args, kwargs)
         before = args if self._inside else self._before(name, args)
         drops = func in DROPOUTS  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
@@ -170,38 +162,6 @@ class Recorder(ProductRecorder):
             return made
         if not self._inside:
             self._follow(func, args, before, kwargs, made)
-        return made
-
-    def _is_over_time(self, name: str, args: Any) -> bool:
-        """Whether a function is called with all timesteps of what it is to be called with in each."""
-        if self.by_timestep is None or self.example is None:
-            return False
-        over_time = [origin for arg in args if self._has_time(arg) and (origin := self.origin(arg)) is not None]
-        name = name.removesuffix("_") if name[-2:] != "__" else name
-        if name in ADDS | SUBTRACTS:  # what layers sent, and currents, are added up as they are
-            made = [
-                isinstance(of, FunctionResult) and any(isinstance(each, Made) for each in of.of) for of in over_time
-            ]
-            return bool(made) and all(made)
-        known = any(isinstance(each, (Product, LayerOutput, FunctionResult)) for each in over_time)
-        return known and name in ACTIVATIONS | BINARY.keys() | REVERSED.keys() | UNARY.keys()
-
-    def _has_time(self, arg: Any) -> bool:
-        axis, example = self.by_timestep, self.example
-        return isinstance(arg, torch.Tensor) and arg.ndim > 2 and arg.shape[axis] == example.shape[axis]  # type: ignore
-
-    def _in_each_timestep(self, func: Any, types: Any, args: Any, kwargs: Any) -> torch.Tensor:
-        axis, select = self.by_timestep, torch.Tensor.select
-        kwargs = {key: given for key, given in kwargs.items() if key != "inplace"}
-        parts = []
-        for t in range(self.example.shape[axis]):  # type: ignore[union-attr]
-            of_t = (
-                self.__torch_function__(select, types, (arg, axis, t)) if self._has_time(arg) else arg for arg in args
-            )
-            parts.append(self.__torch_function__(func, types, tuple(of_t), kwargs))
-        made: torch.Tensor = self.__torch_function__(torch.stack, types, (parts, axis))
-        if is_in_place(getattr(func, "__name__", "")) and (origin := self.origin(made)) is not None:
-            self.mark(args[0], origin)
         return made
 
     def _before(self, name: str, args: Any) -> Any:

@@ -71,6 +71,20 @@ class Spiking(nn.Module):  # type: ignore[misc, name-defined]
         return torch.stack(out)
 
 
+class Head(nn.Module):  # type: ignore[misc, name-defined]
+    """Layers behind a recurrent one that run once, on what is read of it."""
+
+    def __init__(self, read: Callable[..., Any]):
+        super().__init__()
+        self.cells, self.read = nn.GRU(INPUTS, HIDDEN), read
+        self.head = nn.Sequential(
+            nn.Linear(HIDDEN, 8), nn.ReLU(), nn.Linear(8, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, CLASSES)
+        )
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.read(*self.cells(x)))
+
+
 class Gated(nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self) -> None:
         super().__init__()
@@ -100,6 +114,14 @@ MODULES: dict[str, Callable[[], Any]] = {
     "numbers": lambda: Around(encoder(nn.ReLU()), nn.GRU(HIDDEN, HIDDEN), lambda sent, _: 1 - torch.tanh(sent) / 2),
     "skip": lambda: Around(encoder(nn.ReLU()), nn.GRU(HIDDEN, HIDDEN), lambda sent, given: sent + given),
     "gates": lambda: Around(Gated(), nn.GRU(HIDDEN, HIDDEN), as_it_is),
+    "the last of all": lambda: Around(
+        encoder(nn.ReLU()), nn.LSTM(HIDDEN, HIDDEN), lambda sent, _: functional.relu(sent)[-1]
+    ),
+    "relu of the last": lambda: Around(
+        nn.Identity(), nn.GRU(INPUTS, HIDDEN), lambda sent, _: functional.relu(sent[-1])
+    ),
+    "a head of several layers": lambda: Head(lambda sent, state: sent[-1]),
+    "a head of the last state": lambda: Head(lambda sent, state: state[0]),
     "loop": lambda: Looped(0),
     "spiking": Spiking,
 }
@@ -123,10 +145,10 @@ def test_timesteps_may_lie_behind_samples() -> None:
     check_steps(Last(encoder(nn.ReLU()), nn.GRU(HIDDEN, HIDDEN, batch_first=True), as_it_is), first)
 
 
-def test_a_function_of_the_last_timestep_alone_is_refused() -> None:
-    module = Around(nn.Identity(), nn.GRU(INPUTS, HIDDEN), lambda sent, _: functional.relu(sent[-1]))
+@pytest.mark.parametrize("read", [lambda sent, state: sent[0], lambda sent, state: sent.mean(0)])
+def test_a_function_of_something_else_than_the_last_timestep_is_refused(read: Callable[..., Any]) -> None:
     with pytest.raises(MimdsimError, match=r"'relu' .* or the last of what it makes in every timestep"):
-        mimdsim.from_torch(module, SPIKES)
+        mimdsim.from_torch(Head(read), SPIKES)
 
 
 class Reader(nn.Module):  # type: ignore[misc, name-defined]
