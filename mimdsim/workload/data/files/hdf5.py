@@ -121,7 +121,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _frame(path: Path, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
     assert process.stdout is not None
-    watch = threading.Timer(FRAME_SECONDS, process.kill)
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    watch = threading.Timer(FRAME_SECONDS, end)
     watch.start()
     try:
         header = process.stdout.read(FRAME.size)
@@ -134,8 +140,14 @@ def _frame(path: Path, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
                 return kind, content
     finally:
         watch.cancel()
-    status = f"status {process.wait()}"
-    raise DataFileError(path, f"is damaged: the HDF5 library crashed or hung on it ({status}); fetch it again")
+    status = process.wait()
+    if late.is_set():
+        raise DataFileError(
+            path,
+            f"is not read within {FRAME_SECONDS:g} s: it is damaged and the HDF5 library hangs on it, or this machine "
+            "is overloaded; try again, then fetch it again",
+        )
+    raise DataFileError(path, f"is damaged: the HDF5 library crashed on it (status {status}); fetch it again")
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
