@@ -714,6 +714,28 @@ def matrices_as_parameters(module: torch.nn.Module) -> Iterator[bool]:
                 own.update(before)
 
 
+@contextmanager
+def constants_as_fixed(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None) -> Iterator[list[str]]:
+    """While parameters that get no gradient, such as constants that neurons only compare, need none: which."""
+    learned = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    restore = as_it_is(module)
+    reset_states(module)
+    try:
+        made = [each for step in steps_of(example, timesteps) for each in tensors_in(module(step))]
+        ends = [each.sum() for each in made if each.requires_grad]
+        gradients = torch.autograd.grad(ends, [*learned.values()], allow_unused=True)
+    finally:
+        restore()
+    fixed = [name for name, gradient in zip(learned, gradients, strict=True) if gradient is None]
+    try:
+        for name in fixed:
+            learned[name].requires_grad_(False)
+        yield fixed
+    finally:
+        for name in fixed:
+            learned[name].requires_grad_(True)
+
+
 def _is_matrix(buffer: torch.Tensor | None) -> bool:
     if buffer is None or buffer.ndim != 2 or min(buffer.shape) < 2 or not buffer.is_floating_point():
         return False

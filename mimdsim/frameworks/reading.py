@@ -32,6 +32,7 @@ from mimdsim.frameworks.module_calls import (
     RAISES,
     as_it_is,
     axes_of_time,
+    constants_as_fixed,
     count_on,
     matrices_as_parameters,
     neurons_of_models,
@@ -149,14 +150,19 @@ def read_workload(
         neurons: tuple[str, ...] = ()
         with suppress(Exception):  # of neurons without values
             neurons = tuple(neurons_of_models(module))
-        ways: list[tuple[bool, tuple[str, ...], int | None]] = [(True, (), None)]
-        ways += [(matrices, neurons, None) for matrices in (False, True) if neurons]
-        ways += [(False, (), axis) for axis in axes_of_time(module) if timesteps is None]
-        for matrices, written, by_timestep in ways:
+        as_it_stands, matrices = partial(nullcontext, True), partial(matrices_as_parameters, module)
+        ways: list[tuple[Any, tuple[str, ...], int | None]] = [(matrices, (), None)]
+        ways += [(values, neurons, None) for values in (as_it_stands, matrices) if neurons]
+        ways += [(as_it_stands, (), axis) for axis in axes_of_time(module) if timesteps is None]
+        without = partial(constants_as_fixed, module, example_input, timesteps)
+        ways += [(without, (), None)]
+        for values, written, by_timestep in ways:
             # of what can be read in no way the first refusal tells most
-            with matrices_as_parameters(module) if matrices else nullcontext(True) as some, suppress(Exception):
+            with suppress(Exception), values() as some:
                 if some:
                     made = read(written, by_timestep)
+                    fixed = some if values is without else ()
+                    told += [f"'{each}' gets no gradient, and stays as it is" for each in fixed]
                     break
         else:
             raise

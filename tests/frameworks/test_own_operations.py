@@ -473,6 +473,29 @@ def test_a_number_that_the_first_call_leaves_stays() -> None:
     check_steps(Counting("first"), SPIKES)
 
 
+class Compared(nn.Module):  # type: ignore[misc, name-defined]
+    """Constants of neurons through which no gradient goes."""
+
+    def __init__(self, of: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.fc, self.out, self.of = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES), of
+        self.decay = nn.Parameter(torch.linspace(-0.5, 0.9, HIDDEN))
+
+    def forward(self, x: Any) -> Any:
+        state, out = torch.zeros(x.shape[1], HIDDEN), []
+        for step in x:
+            state = self.of(self.decay) * state + torch.tanh(self.fc(step))
+            out.append(self.out(state))
+        return torch.stack(out)
+
+
+@pytest.mark.parametrize("of", [lambda decay: decay.detach(), lambda decay: (decay > 0.0).float()])
+def test_constants_without_a_gradient_stay_as_they_are(of: Callable[[Any], Any]) -> None:
+    torch.manual_seed(0)
+    told = check_steps(Compared(of), SPIKES)
+    assert "'decay' gets no gradient, and stays as it is" in told
+
+
 class Rounded(torch.autograd.Function):  # type: ignore[misc, name-defined]
     @staticmethod
     def forward(_: Any, weights: Any, unit: float) -> Any:
