@@ -718,14 +718,12 @@ def matrices_as_parameters(module: torch.nn.Module) -> Iterator[bool]:
 def constants_as_fixed(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None) -> Iterator[list[str]]:
     """While parameters that get no gradient, such as constants that neurons only compare, need none: which."""
     learned = {name: each for name, each in module.named_parameters() if each.requires_grad}
-    restore = as_it_is(module)
-    reset_states(module)
-    try:
-        made = [each for step in steps_of(example, timesteps) for each in tensors_in(module(step))]
-        ends = [each.sum() for each in made if each.requires_grad]
-        gradients = torch.autograd.grad(ends, [*learned.values()], allow_unused=True)
-    finally:
-        restore()
+    called = copy.deepcopy(module)
+    reset_states(called)
+    made = [each for step in steps_of(example, timesteps) for each in tensors_in(called(step))]
+    ends = [each.sum() for each in made if each.requires_grad]
+    of_copy = dict(called.named_parameters())
+    gradients = torch.autograd.grad(ends, [of_copy[name] for name in learned], allow_unused=True)
     fixed = [name for name, gradient in zip(learned, gradients, strict=True) if gradient is None]
     try:
         for name in fixed:

@@ -799,7 +799,7 @@ def test_names_that_programs_have_are_given_to_no_parameter(name: str) -> None:
     check_steps(Named(), SPIKES)
 
 
-def test_currents_that_are_left_over_of_no_timestep_are_none() -> None:
+def test_a_function_of_the_spikes_of_all_timesteps_is_read() -> None:
     class Behind(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
@@ -810,5 +810,5 @@ def test_currents_that_are_left_over_of_no_timestep_are_none() -> None:
             zoo.functional.reset_net(self)
             return self.fc2(self.cells(self.fc1(x)).relu())
 
-    with pytest.raises(MimdsimError):
-        frameworks.from_torch(Behind(), SPIKES)
+    torch.manual_seed(0)
+    check_steps(Behind(), SPIKES)
