@@ -4,7 +4,7 @@ in a format of fewer bits, of which the parameters are the master copy.
 Before the timesteps a matrix is made of every parameter with a function, element by element, times a fixed sign per
 row: that of the neuron which acts by it. Gradients of the parameters follow from those of the matrix after the
 timesteps; they pass the rounding of a format unchanged. Functions are worked out in float64 and rounded once. To add
-one, write a row of FUNCTIONS and what it costs in codelets/weight_functions.py; a format is a row of
+one, write a row of FUNCTIONS and what it costs in codelets/derived.py; a format is a row of
 numerics/number_formats.py.
 """
 
