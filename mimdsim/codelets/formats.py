@@ -24,8 +24,7 @@ from mimdsim.costs.core_costs import NARROWED, WIDENED, instructions_of, vectors
 from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.program import Codelet, Length, Size, Term, TileFormula, WorkerBundles, terms_of
 from mimdsim.program.codelet import Counted
-from mimdsim.program.instruction_mix import Mix
-from mimdsim.program.loop_extents import Extent
+from mimdsim.program.loops import Extent, Mix
 
 # A surrogate in half: threshold, state, incoming gradient and adjoint are converted to float, the sum back to half;
 # division is a float operation (PopLibs operation tables).

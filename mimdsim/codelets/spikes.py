@@ -39,7 +39,7 @@ from mimdsim.program import (
     terms_of,
 )
 from mimdsim.program.codelet import Counted
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 FLAG_SPIKES = Codelet(
     name="FlagSpikes",

@@ -9,17 +9,16 @@ from types import MappingProxyType
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import derived
-from mimdsim.codelets import learned_constants as codelets
+from mimdsim.codelets import derived as codelets
 from mimdsim.codelets import recurrence_and_bias as biases
 from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.compiler.layout import entries_on
 from mimdsim.compiler.sparse.neurons import flag_threshold
 from mimdsim.compiler.sparse.spikes import replica_columns
 from mimdsim.graph import Operation
+from mimdsim.graph.derived import WeightFunction
 from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, SharedRow
 from mimdsim.graph.linear_neurons import RowGradient
-from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.program import Codelet, Copy, TileMapping
 
 
@@ -28,18 +27,18 @@ def lower_delays(low: Lowering, op: Operation) -> None:
     about, ages = op.attributes, tuple(f"at{age}" for age in range(op.attributes.ages))
     if op.kind == "delayed_weights":
         _make_weights(
-            low, op, "delayed weights", derived.delayed_weights(about.ages, about.epsilon), ages, derived.DELAYED
+            low, op, "delayed weights", codelets.delayed_weights(about.ages, about.epsilon), ages, codelets.DELAYED
         )
     else:
-        codelet = derived.delayed_weights_gradient(about.ages, about.epsilon)
-        _make_gradients(low, op, "delay gradients", codelet, ("dw", "ddelay"), (*derived.DELAYED, *ages))
+        codelet = codelets.delayed_weights_gradient(about.ages, about.epsilon)
+        _make_gradients(low, op, "delay gradients", codelet, ("dw", "ddelay"), (*codelets.DELAYED, *ages))
 
 
 def lower_weight_function(low: Lowering, op: Operation) -> None:
     """weight_function: of a matrix, or a row."""
     about: WeightFunction = op.attributes
-    codelet, scale = derived.weight_function(about), {}
-    if derived.scaled(about):
+    codelet, scale = codelets.weight_function(about), {}
+    if codelets.scaled(about):
         scale = {"largest": _largest(low, op)}
     _make_weights(low, op, "functions of weights", codelet, ("acting",), ("w",), about.format, scale)
 
@@ -47,20 +46,20 @@ def lower_weight_function(low: Lowering, op: Operation) -> None:
 def _largest(low: Lowering, op: Operation) -> str:
     """The largest of all numbers of a parameter: of each tile, then of these, on the first."""
     w = low.storage[op.inputs[0]][0]
-    codelet, tiles, columns = low.over_matrix(derived.LARGEST, w, op.layer)
+    codelet, tiles, columns = low.over_matrix(codelets.LARGEST, w, op.layer)
     parts = low.variable(f"{op.name}.parts", (len(tiles),), "float32", entries_on(tiles), "weights")
     columns = {**columns, "part": np.arange(len(tiles))}
     low.compute("largest weights", op, codelet, tiles, columns, {"w": w, "partial": parts}, defines=())
     home = TileMapping.on(int(tiles[0]), 0, 1)
     largest = low.variable(f"{op.name}.largest", (1,), "float32", home, "weights")
     columns, operands = {"which": np.zeros(1, np.int64)}, {"partial": parts, "largest": largest}
-    low.compute("largest weight", op, derived.LARGEST_OF, tiles[:1], columns, operands, defines=())
+    low.compute("largest weight", op, codelets.LARGEST_OF, tiles[:1], columns, operands, defines=())
     return largest
 
 
 def lower_weight_gradient(low: Lowering, op: Operation) -> None:
     """weight_function_gradient: from the sum over the timesteps."""
-    codelet = derived.weight_function_gradient(op.attributes)
+    codelet = codelets.weight_function_gradient(op.attributes)
     _make_gradients(low, op, "gradients of functions", codelet, ("dw",), ("gradient", "w"))
 
 

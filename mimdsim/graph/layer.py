@@ -8,18 +8,17 @@ from typing import Any
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Shown
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import OUTPUT, Cell, Equations
 from mimdsim.graph.convolution import Convolution, Planes
-from mimdsim.graph.delays import Delays
+from mimdsim.graph.derived import Delays, WeightFunction
 from mimdsim.graph.dropout import OF, PER
 from mimdsim.graph.learned_constants import SharedRow, plain_number
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
 from mimdsim.graph.names import Parameter, before, coefficient_of, delay_width_of, spikes_of
+from mimdsim.graph.norms import BatchNorm
 from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.sources import Source, labels_of
 from mimdsim.graph.spikes import Selection
-from mimdsim.graph.weight_functions import WeightFunction
 
 RECURRENCES = ("none", "one_to_one", "all_to_all", "one_weight")
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mimdsim.base.errors import MappingError
-from mimdsim.graph.batch_norm import STATISTICS, BatchNorm, averaging
 from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
-from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
 from mimdsim.graph.elementwise import Line
@@ -38,9 +36,11 @@ from mimdsim.graph.names import (
     weights_of,
 )
 from mimdsim.graph.network import SpikingNetwork
+from mimdsim.graph.norms import STATISTICS, BatchNorm, averaging
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.sources import ADD, COMPLEMENT, CONCAT, TIMES, Source, labels_of
+from mimdsim.graph.synapses import Zeros
 from mimdsim.graph.training import add_updates
 
 OF_NORM = ("gain", "bias", *STATISTICS)  # the parameters that a batch norm has

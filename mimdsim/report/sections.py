@@ -12,7 +12,7 @@ from mimdsim.report import tables_run as run
 from mimdsim.report.explorer_data import too_large
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
-from mimdsim.report.tables_inference import inference_table
+from mimdsim.report.tables_machines import inference_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

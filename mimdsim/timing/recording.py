@@ -12,7 +12,7 @@ from mimdsim.base.compressed_columns import compact, single, uniform, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.program import Hits, Listed, Recorded, RecordedActivity, SpikesOver, Term, VertexTable, Within
-from mimdsim.program.loop_extents import RECORDED, Turns
+from mimdsim.program.loops import RECORDED, Turns
 
 Extents = Mapping[str, np.ndarray | Recorded]
 

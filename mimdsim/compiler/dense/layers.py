@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, losses, products, surrogates
-from mimdsim.codelets.learned_constants import coefficient_pieces
+from mimdsim.codelets.derived import coefficient_pieces
 from mimdsim.compiler.context import Rules
 from mimdsim.compiler.dense import cells, planes, sample_norms
 from mimdsim.compiler.dense.context import ArrayLowering

@@ -13,7 +13,7 @@ from mimdsim.graph import Layer, Operation
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.records import Carry
 from mimdsim.program import Codelet, Hits, TileMapping
-from mimdsim.program.loop_extents import Recorded
+from mimdsim.program.loops import Recorded
 
 WHICH = ("spikes", "gradient")  # flag rows
 ROWS = len(WHICH)

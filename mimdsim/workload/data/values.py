@@ -13,8 +13,8 @@ import numpy.typing as npt
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.npz_reader import Member, NpzFile
 from mimdsim.base.rng import stream
+from mimdsim.workload.data.event_columns import MAX_SAMPLES
 from mimdsim.workload.data.events import Ints, refused
-from mimdsim.workload.data.files.event_columns import MAX_SAMPLES
 from mimdsim.workload.data.sources import MAX_LIST_BYTES, SUBSETS, cut_samples, digit_images, path_of, sample_counts
 from mimdsim.workload.description.sections import STEADY, Data
 

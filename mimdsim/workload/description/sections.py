@@ -156,7 +156,7 @@ class WeightFunctionKeys(Section):
     """What weights are made of a parameter."""
 
     function: str
-    """The function of every number of the parameter, by name (`graph/weight_functions.py`)."""
+    """The function of every number of the parameter, by name (`graph/derived.py`)."""
     signs: tuple[int, ...] = Field(default=(), max_length=65_536)
     """Numbers of consecutive sources that excite (positive) and that inhibit (negative), as in [24, -6], whose weights
     are multiplied by 1 and -1; none: all excite."""

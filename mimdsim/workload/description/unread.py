@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mimdsim.graph.batch_norm import OF_SAMPLES
+from mimdsim.graph.norms import OF_SAMPLES
 
 if TYPE_CHECKING:
     from mimdsim.workload.description.workload import Workload

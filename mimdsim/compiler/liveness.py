@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.base.compressed_columns import compact, wide
-from mimdsim.base.phases import in_order
-from mimdsim.base.shown import Sheet, Shown
+from mimdsim.base.shown import Sheet, Shown, in_order
 from mimdsim.base.units import show_bytes
 from mimdsim.costs.memory_behind_tiles import transfers_of
 from mimdsim.machine import MimdMachine
