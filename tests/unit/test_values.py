@@ -102,9 +102,11 @@ def test_a_bad_file_is_refused(tmp_path: Path, arrays: dict[str, Any], message: 
     ("samples", "options", "message"),
     [
         ([], {}, "there are no samples"),
+        (7, {}, r"from_values: 1 problem\n  - samples are int, which holds no pairs of values and a label"),
         ([SEQUENCES[0]], {}, "not a pair of values and a label"),
         ([(SEQUENCES[0], 0.5)], {}, "whole numbers from 0 are needed"),
         ([(SEQUENCES[0], -1)], {}, "label -1 is not from 0"),
+        ([(SEQUENCES[0], -1)], {}, r"from_values: 1 problem\n"),
         ([("text", 0)], {}, "or not all finite"),
         ([(SEQUENCES[0], 0), (SEQUENCES[0, :3], 1)], {}, "samples have the shapes"),
         ([(SEQUENCES[0, 0], 0)], {}, r"values have the shape \[9\]"),
