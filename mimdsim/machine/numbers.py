@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from mimdsim.base.schema import Section, SourcedSection, toml_value
+from mimdsim.base.schema import Section, SourcedSection, has_default, toml_value
 from mimdsim.base.units import dimension
 from mimdsim.machine.codelet_costs import NATIVE
 from mimdsim.machine.gpu import GpuMachine
@@ -46,7 +46,7 @@ def described_values(machine: MimdMachine | GpuMachine) -> Iterator[DescribedVal
             enters = field.description or about.description or ""
             unit = (dimension(key) or "").replace("_", " ")
             if isinstance(value, SourcedSection):  # a core, with numbers of its own
-                yield from _nested(name, key, value, field.description or about.description or "")
+                yield from _nested(name, key, value, enters)
                 continue
             if isinstance(value, dict):  # costs of codelets, each with a source of its own
                 for codelet, cost in value.items():
@@ -211,14 +211,9 @@ def unread_keys(machine: MimdMachine | GpuMachine) -> dict[str, str]:
         name, key = dotted.split(".")
         section = getattr(machine, name)
         given = section is not None and key in section.model_fields_set
-        if given and getattr(section, key) != type(section).model_fields[key].default:
+        if given and not has_default(section, key):
             found[dotted] = why
     return found
-
-
-def unread_numbers(machine: MimdMachine | GpuMachine) -> Iterator[str]:
-    """A sentence for each of `unread_keys`."""
-    yield from (f"{dotted}: has no effect, because {why}" for dotted, why in unread_keys(machine).items())
 
 
 def routers_in_a_line(machine: MimdMachine) -> Iterator[str]:
@@ -242,4 +237,5 @@ def machine_notes(machine: MimdMachine | GpuMachine) -> tuple[str, ...]:
     """What is said of a description before its numbers: sources of its base that name other numbers, unread keys,
     routers in a line."""
     lines = routers_in_a_line(machine) if isinstance(machine, MimdMachine) else ()
-    return (*machine.outdated_texts(), *unread_numbers(machine), *lines)
+    unread = (f"{dotted}: has no effect, because {why}" for dotted, why in unread_keys(machine).items())
+    return (*machine.outdated_texts(), *unread, *lines)
