@@ -131,3 +131,9 @@ def test_samples_that_are_not_understood_are_refused(samples: Any, options: dict
 def test_an_encoding_that_a_source_has_not_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(MimdsimError, match=message):
         load_workload("digits", changes | {"data.inputs": 9, "data.classes": 3})
+
+
+def test_a_written_file_holds_values_and_labels_alone(tmp_path: Path) -> None:
+    mimdsim.from_values([(one, int(label)) for one, label in zip(SEQUENCES, LABELS, strict=True)], out=tmp_path)
+    with np.load(tmp_path / "values.npz") as file:
+        assert set(file.files) <= {"values", "labels", "split"}

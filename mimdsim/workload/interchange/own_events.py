@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
 from mimdsim.base.files import folder_to_make, read_bounded_text, write_atomically
+from mimdsim.base.npz_reader import npz_bytes
 from mimdsim.base.schema import toml_text
 from mimdsim.workload.data.event_file import EventFile, sensor_of
 from mimdsim.workload.description.workload import Workload, load_workload
@@ -348,6 +349,4 @@ def _event_file(subsets: list[list[Recording]]) -> bytes:
     arrays["offsets"] = np.cumsum([0, *(each["t_microseconds"].size for each in columns)])
     if len(subsets) > 1:
         arrays["split"] = np.repeat([0, 1], [len(subset) for subset in subsets])
-    packed = io.BytesIO()
-    np.savez_compressed(packed, allow_pickle=False, **arrays)
-    return packed.getvalue()
+    return npz_bytes(arrays)
