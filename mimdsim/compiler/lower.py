@@ -27,7 +27,7 @@ from mimdsim.compiler.sparse import recurrence_and_bias as lower_wiring
 from mimdsim.compiler.sparse import selection as lower_selection
 from mimdsim.compiler.sparse import spikes as lower_spikes
 from mimdsim.compiler.sparse import time as lower_time
-from mimdsim.compiler.sparse.stash import stash_of
+from mimdsim.compiler.sparse.time import stash_of
 from mimdsim.compiler.time_slices import count_where_read
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed, spikes_of
