@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, check_choice
 from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like, per_element, summed
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ class BatchNorm:
     fixed: bool = False
 
     def __post_init__(self) -> None:
-        if self.per not in PER:
-            raise MappingError(f"network.batch_norm = {self.per!r} is not a valid choice{suggest(self.per, PER)}")
+        check_choice("network.batch_norm", self.per, PER)
         if not self.epsilon > 0 or not 0 <= self.momentum <= 1:
             raise MappingError(
                 f"batch norm with epsilon {self.epsilon} and momentum {self.momentum} is not valid: epsilon must be "
