@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 
-from mimdsim.report.colours import BLUE, GREY, INK, LAYER_COLOURS, ORANGE
+from mimdsim.report.formatting import BLUE, GREY, INK, LAYER_COLOURS, ORANGE
 from mimdsim.report.style import heading, panels, plain_axis, styled
 
 Row = dict[str, Any]

@@ -26,7 +26,7 @@ from questions_bench import (
 
 from mimdsim.codelets.vertex_costs import overhead_bundles
 from mimdsim.compiler import Compiled, plan_exchanges
-from mimdsim.compiler.passes.merge import merge_supersteps
+from mimdsim.compiler.merge import merge_supersteps
 from mimdsim.pipeline import retime
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, Superstep

@@ -76,7 +76,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
     from mimdsim.graph.linear_neurons import constants_of
     from mimdsim.numerics.fused import whole_tensors
     from mimdsim.numerics.fused.vectors import WIDTH
-    from mimdsim.numerics.optimisers.sgd import sgd
+    from mimdsim.numerics.optimisers import sgd
 
     layer = engine._layers[number]
     source = engine._layers[number - 1].spikes if number else engine._input

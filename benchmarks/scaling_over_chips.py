@@ -30,8 +30,8 @@ from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import TiledProfile
 from mimdsim.report.style import picture
 from mimdsim.search import Aims
+from mimdsim.search.combined import batch_share, numbers_of_groups, spread_over_chips
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.multi_chip import batch_share, numbers_of_groups, spread_over_chips
 from mimdsim.search.objective import Case
 from mimdsim.search.search_loop import estimate_candidates
 from mimdsim.workload import filled_activity, load_workload, network_of

@@ -7,7 +7,7 @@ quickest. Kernels (`numerics`) run as plain Python, for which other tests are re
 the survivors; those that were looked at and change nothing are named in `source_mutants/equivalent.txt` and counted
 apart.
 Usage: python benchmarks/source_mutations.py [--count 200] [--seed 1] [--package costs] [--processes 2]
-       [--only mimdsim/compiler/passes/merge.py:50] [--seconds 40] [--folder FOLDER] [--record [FILE ...]]
+       [--only mimdsim/compiler/merge.py:50] [--seconds 40] [--folder FOLDER] [--record [FILE ...]]
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from mimdsim.frameworks.neurons import NEURONS  # noqa: E402
 from mimdsim.frameworks.planes import FUNCTIONS  # noqa: E402
 from mimdsim.frameworks.torch_weights import index_in, parameter_names  # noqa: E402
 from mimdsim.workload import network_of  # noqa: E402
-from mimdsim.workload.interchange.start import given_weights  # noqa: E402
+from mimdsim.workload.interchange.layers import given_weights  # noqa: E402
 
 PAGE = ROOT / "docs" / "what-runs-here.md"
 HEAD = """# What runs here

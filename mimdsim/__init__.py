@@ -11,10 +11,12 @@ on first use too.
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mimdsim.base import __version__, modules
+from mimdsim.base import __version__
 
 if TYPE_CHECKING:
     from mimdsim.api import Study, check, compare, place, run, study, sweep
@@ -78,9 +80,25 @@ _HOMES = {
     "load_profile": "profile",
     "open_report": "report.plots",
 }
-_RENAMED = {"narrow": "calibrate"}  # names of 0.1, for one release
+# names of 0.1, for one release
+_RENAMED = {"narrow": "calibrate"}
+_PACKAGES_NOW = {"check": "checking", "functional": "execution", "run": "pipeline", "study": "studies"}
 
-modules.register_old_names()
+
+class _OldPackage(ModuleType):
+    """What `from mimdsim.<old> import name` looks into."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        now = f"mimdsim.{_PACKAGES_NOW[self.__name__.partition('.')[2]]}"
+        found = getattr(importlib.import_module(now), name)
+        warnings.warn(f"{self.__name__} is {now} from 0.2 on; write: from {now} import {name}", FutureWarning, 2)
+        return found
+
+
+for _old in _PACKAGES_NOW:  # `mimdsim.run` and the like stay the functions of these names
+    sys.modules.setdefault(f"mimdsim.{_old}", _OldPackage(f"mimdsim.{_old}"))
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,7 @@ from mimdsim.base.units import counted, parse_numbers
 from mimdsim.execution import Checkpoints, constant_layers
 from mimdsim.machine import GpuMachine, MimdMachine, given_machine
 from mimdsim.pipeline.detail import WINDOW, is_kept
-from mimdsim.pipeline.firing import constant_layer_texts
+from mimdsim.pipeline.findings import constant_layer_texts
 from mimdsim.pipeline.identity import descriptions_of
 from mimdsim.pipeline.overrides import load_gpu, load_line_up, load_tiled, split_changes
 from mimdsim.pipeline.pipeline import is_worth_advice, recorded_spikes, simulate
@@ -35,7 +35,7 @@ from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
 from mimdsim.search import Aims, Case, Objective, SearchResult, parse_limits, search, smallest_sram
 from mimdsim.workload import MappingOptions, Workload, filled_activity, load_workload, network_of, write_mapping_file
-from mimdsim.workload.interchange.start import write_trained
+from mimdsim.workload.interchange.layers import write_trained
 
 if TYPE_CHECKING:
     from mimdsim.checking.kernel import CheckResult

@@ -28,8 +28,7 @@ from benchmarks.gpu import planes
 from benchmarks.gpu.bptt import THRESHOLD
 from benchmarks.gpu.measure import replayed, write_rows
 from benchmarks.gpu.measure_steps import KERNEL_COLUMNS, STEP_COLUMNS, kernels_of, timing
-from mimdsim.graph.convolution import Convolution
-from mimdsim.graph.notation import convolutions_of
+from mimdsim.graph.convolution import Convolution, convolutions_of
 
 SOURCE = "mimdsim benchmarks/gpu/measure_convolutions.py"
 CONVOLUTION_COLUMNS = (

@@ -19,7 +19,7 @@ from mimdsim.program import (
     VertexTable,
     Within,
 )
-from mimdsim.program.loop_extents import RECORDED, Column, Derived, Length, Size
+from mimdsim.program.loops import RECORDED, Column, Derived, Length, Size
 from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange
 from mutations.counters import COUNTERS
 from mutations.operators import (

@@ -15,7 +15,7 @@ import numpy as np
 from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler import plan_exchanges
 from mimdsim.program import Program, Repeat, Superstep, VertexTable
-from mimdsim.program.loop_extents import RECORDED
+from mimdsim.program.loops import RECORDED
 from mimdsim.program.program import Body
 
 Draw = np.random.Generator

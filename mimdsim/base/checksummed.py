@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import dump_json, parse_json, read_bounded, write_atomically
-from mimdsim.base.npz_reader import NpzFile
+from mimdsim.base.npz_reader import NpzFile, npz_bytes
 
 DIGITS = 64
 MAX_ENTRIES = 1 << 32
@@ -26,9 +25,7 @@ def write_sealed_json(path: Path, table: dict[str, Any]) -> None:
 
 def write_sealed_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Arrays as NPZ, the digest in the archive's comment, which ends the file."""
-    packed = io.BytesIO()
-    np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]
-    without_comment = packed.getvalue()[:-2]  # the last two bytes are its length
+    without_comment = npz_bytes(arrays)[:-2]  # the last two bytes are its length
     write_atomically(path, sealed(path, without_comment + DIGITS.to_bytes(2, "little"), b""))
 
 

@@ -11,7 +11,7 @@ import difflib
 import errno
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,12 @@ def near(word: str, known: Iterable[str]) -> str:
     options = {each.lower(): each for each in sorted(set(known))}
     found = difflib.get_close_matches(word.lower(), options, n=1, cutoff=0.6)
     return f"; did you mean '{options[found[0]]}'?" if found else ""
+
+
+def check_choice(what: str, value: str, known: Collection[str]) -> None:
+    """Raise MappingError where the value of `what` is none of the known words."""
+    if value not in known:
+        raise MappingError(f"{what} = {value!r} is not a valid choice{suggest(value, known)}")
 
 
 def users_frame(failure: BaseException, file: str = "") -> traceback.FrameSummary | None:

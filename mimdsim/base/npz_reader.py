@@ -15,7 +15,7 @@ import struct
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -70,6 +70,13 @@ class Member:
         wanted, there = self.entries * self.dtype.itemsize, self.info.file_size - self.header_bytes
         if wanted != there:
             raise self.refused(f"needs {wanted} bytes for its {self.entries} entries, the archive has {there}")
+
+
+def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A compressed archive of arrays of plain numbers."""
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]
+    return packed.getvalue()
 
 
 class NpzFile:

@@ -263,6 +263,11 @@ def given_keys(record: BaseModel) -> dict[str, Any]:
     return record.model_dump(exclude_unset=True)
 
 
+def has_default(record: BaseModel, key: str) -> bool:
+    """Whether a field is as it is by default, given or not."""
+    return bool(getattr(record, key) == type(record).model_fields[key].get_default(call_default_factory=True))
+
+
 def dotted_changes(changes: Mapping[str, Any] | None, where: str = "changes") -> dict[str, Any]:
     """Changes by dotted key, of those too that are given as tables of sections: {"tile": {"worker_contexts": 12}} is
     {"tile.worker_contexts": 12}. Raises DescriptionError for a key that is given twice."""

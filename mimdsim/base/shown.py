@@ -136,3 +136,23 @@ def brief(value: Any, field: str = "") -> str:
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
     said = value if isinstance(value, str) else str(value) if isinstance(value, PurePath) else type(value).__name__
     return _clipped(one_line(said), COLUMNS)
+
+
+# ---- phases: those of a training step in order, and the order of the names that other programs give their parts
+
+
+PHASES = ("input", "forward", "loss", "backward", "update")
+LONGEST_NAME = 40
+
+
+def in_order(names: Iterable[str], known: tuple[str, ...] = PHASES) -> tuple[str, ...]:
+    """The different `names`: in the order of `known` where it has them all, else as they first appear."""
+    found = tuple(dict.fromkeys(names))
+    return tuple(name for name in known if name in found) if set(found) <= set(known) else found
+
+
+def refused_name(name: str) -> str:
+    """Why `name` cannot be the name of a phase or category, '' where it can."""
+    if 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip():
+        return ""
+    return f"must be a name of 1 to {LONGEST_NAME} printable characters"

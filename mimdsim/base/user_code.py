@@ -1,4 +1,4 @@
-"""Functions of a user's file: loaded, called, and their exceptions reported with the user's line."""
+"""Functions of a user's file: loaded, called, and their exceptions reported with the user's line; whose a module is."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from mimdsim.base.errors import DescriptionError, MimdsimError, same_file, sugge
 from mimdsim.base.files import open_regular
 
 ALLOWED = "MIMDSIM_ALLOW_CODE"  # which processes started from here have too
+PACKAGE = __name__.partition(".")[0]
+NOT_USERS = frozenset({*sys.stdlib_module_names, "numpy", "numba", "scipy", PACKAGE}) - {"__main__"}
+
+
+def is_users(module: object) -> bool:
+    """Whether a module, by its name, is a user's."""
+    return str(module).partition(".")[0] not in NOT_USERS
 
 
 def allow_code() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim.base.errors import near
 from mimdsim.base.units import distinct_texts
 from mimdsim.compiler import Compiled
-from mimdsim.compiler.passes.merge import touched
+from mimdsim.compiler.merge import touched
 from mimdsim.execution import Executor
 from mimdsim.execution.scratch import NO_NUMBER
 from mimdsim.graph import Graph

@@ -22,6 +22,7 @@ from mimdsim.base.rng import stream
 from mimdsim.execution import initial_weights
 from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
 from mimdsim.graph.convolution import Patches, Planes, Window, pixels_of
+from mimdsim.graph.derived import WeightFunction
 from mimdsim.graph.names import (
     INPUT,
     LABELS,
@@ -34,7 +35,6 @@ from mimdsim.graph.names import (
 )
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.spikes import STATE_BITS
-from mimdsim.graph.weight_functions import WeightFunction
 
 IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14

@@ -54,7 +54,7 @@ def import_command(
     """
     from mimdsim.workload.interchange.importing import import_nir, import_state_dict, model_name
     from mimdsim.workload.interchange.nir_neurons import Discretisation
-    from mimdsim.workload.interchange.state_dict import parse_map
+    from mimdsim.workload.interchange.weights_file import parse_map
 
     file, _, function = str(model).rpartition(":") if ".py:" in str(model) else (str(model), "", "build")
     if file.endswith(".py"):

@@ -22,7 +22,7 @@ from mimdsim.numerics.dense import dense as numerics
 from mimdsim.numerics.dense.dense import Kept
 from mimdsim.program import Codelet, Field, Length, Size, TileFormula, WorkerBundles, fields_of, terms_of
 from mimdsim.program.codelet import columns_of, entry_at
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 MOVE_BYTES = 192  # code of a library codelet that moves or fills (assumed)
 FORMATS = {1: "u8", 2: "f16", 4: "f32"}  # the library's cycles depend on the bytes of an element

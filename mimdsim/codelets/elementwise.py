@@ -24,7 +24,7 @@ from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.numerics.dense.dense import OnRows, keep_boxes
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
 SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"

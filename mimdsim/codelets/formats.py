@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import fan_in, losses, neurons, recurrence_and_bias, spikes, truncation
+from mimdsim.codelets import losses, neurons, recurrence_and_bias, spikes
 from mimdsim.codelets.vertex_costs import FORMULAS, SUBWORD_STORE, SUBWORD_STORE_SOURCE
 from mimdsim.costs.core_costs import NARROWED, WIDENED, instructions_of, vectors_of_fields
 from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.program import Codelet, Length, Size, Term, TileFormula, WorkerBundles, terms_of
 from mimdsim.program.codelet import Counted
-from mimdsim.program.instruction_mix import Mix
-from mimdsim.program.loop_extents import Extent
+from mimdsim.program.loops import Extent, Mix
 
 # A surrogate in half: threshold, state, incoming gradient and adjoint are converted to float, the sum back to half;
 # division is a float operation (PopLibs operation tables).
@@ -65,7 +64,7 @@ HALF = {
         *(neurons.LIF_UPDATE, neurons.LIF_UPDATE_DENSE, neurons.ADJOINT_ROWS, neurons.MASKED_ADJOINT_ROWS),
         *(recurrence_and_bias.SYNAPSE_CURRENT, recurrence_and_bias.SYNAPSE_CURRENT_DENSE),
         *(recurrence_and_bias.BIAS_GRADIENT, spikes.WEIGHT_GRADIENT),
-        *(fan_in.SYNAPSE_CURRENT_PART, fan_in.WEIGHT_GRADIENT_PART),
+        *(spikes.SYNAPSE_CURRENT_PART, spikes.WEIGHT_GRADIENT_PART),
     ),
     **_of(
         Change(more={"hits": _STORE}, why=_A_HIT),
@@ -78,7 +77,7 @@ HALF = {
     **_of(Change(more={"hits": SURROGATE_CONVERSIONS + _STORE}, why=_SURROGATE), neurons.STATE_GRADIENT),
     **_of(Change(more={"listed": SURROGATE_CONVERSIONS + _STORE}, why=_SURROGATE), neurons.STATE_GRADIENT_ROW),
     **_of(Change(more={"listed quads": Mix(add=2), "listed": _STORE}, why=_LANES), spikes.INPUT_GRADIENT),
-    **_of(Change(more={"hits quads": Mix(add=2), "listed": _STORE}, why=_LANES), fan_in.INPUT_GRADIENT_PART),
+    **_of(Change(more={"hits quads": Mix(add=2), "listed": _STORE}, why=_LANES), spikes.INPUT_GRADIENT_PART),
     **_of(
         Change(
             times=0.5,
@@ -102,11 +101,11 @@ HALF = {
 SHORT_IDS = {
     **_of(
         Change(more={"hits": _STORE}, why=_AN_ID),
-        *(spikes.SCAN_FLAGS, truncation.SCAN_FLAGS_FROM, spikes.COMBINE_WORKERS, truncation.COMBINE_WORKERS_FROM),
+        *(spikes.SCAN_FLAGS, spikes.SCAN_FLAGS_FROM, spikes.COMBINE_WORKERS, spikes.COMBINE_WORKERS_FROM),
     ),
     **_of(  # and both counts
         Change(fixed=2 * _STORE.bundles, more={"listed": _STORE}, why=_AN_ID),
-        *(spikes.COMBINE_TILES, truncation.COMBINE_TILES_FROM),
+        *(spikes.COMBINE_TILES, spikes.COMBINE_TILES_FROM),
     ),
 }
 

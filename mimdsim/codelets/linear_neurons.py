@@ -15,7 +15,7 @@ from mimdsim.codelets.surrogates import COSTS, at_an_id
 from mimdsim.codelets.vertex_costs import LOOK_AT_ID, SOURCE, SURROGATE_PAIRABLE, on_loops, overhead_bundles
 from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, WorkerBundles, fields_of, terms_of
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 OWN_COUNT = (
     "instruction count of our own in the manner of the published codelets, each instruction alone: states, current and "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.graph.linear_neurons import Affine, LinearNeuron
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 Place = tuple[int, tuple[int, ...]]  # array of a neuron, and the index within it
 CLOSE_LOOP = Mix(integer=2, loop=1)  # next address, compare, branch

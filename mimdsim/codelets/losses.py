@@ -10,7 +10,7 @@ from mimdsim.codelets.vertex_costs import Formula, by_vectors, cpp_cost, on_elem
 from mimdsim.numerics.sparse import losses as numerics
 from mimdsim.numerics.sparse.recurrence_and_bias import add_columns
 from mimdsim.program import Codelet, Length, Size, fields_of, terms_of
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 READ_LIST = Mix(load=3, store=1, integer=2, branch=1, loop=1)  # a list with a spike or none
 # three passes: load and maximum; exponential, sum; quotient, share, store; and the rest of about 20

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.program import Codelet, Field, Length, Vectors, WorkerBundles, fields_of, terms_of
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 
 def _dot(row: np.ndarray, vector: np.ndarray, partial: np.ndarray) -> None:

@@ -28,8 +28,7 @@ from mimdsim.costs.library.elementwise import bias_add_cycles
 from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, Vectors, fields_of, terms_of
 from mimdsim.program.codelet import Counted
-from mimdsim.program.instruction_mix import Mix
-from mimdsim.program.loop_extents import Extent
+from mimdsim.program.loops import Extent, Mix
 
 
 def vectors_of(field: str, axis: int) -> dict[str, Extent]:

@@ -16,7 +16,7 @@ from mimdsim.codelets.vertex_costs import cpp_cost
 from mimdsim.graph.convolution import Patches, Pooling
 from mimdsim.numerics.dense import gathers as numerics
 from mimdsim.program import Codelet, Length, WorkerBundles, fields_of, terms_of
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 RUN = "from_row:to_row, begin:end"
 COLUMNS = ("from_row", "to_row", "begin", "end", "row_start", "row_stop", "start", "stop")

@@ -18,7 +18,7 @@ from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 # of a multiplication on a core without a unit for products, in blocks of 2 x 2 sums that stay in registers
 PRODUCT = Mix(load=1, multiply=1, add=1, loop=0.25)

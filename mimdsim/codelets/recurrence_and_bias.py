@@ -39,7 +39,7 @@ from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.numerics.sparse import recurrence_and_bias as numerics
 from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, Vectors, fields_of
 from mimdsim.program.codelet import Counted
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 OWN = "instruction count of our own in the manner of the published codelets"
 IDS = (*fields_of("read ids[sample, :] in part; read counts[sample, :]"),)

@@ -11,7 +11,7 @@ from mimdsim.codelets.dense import BOX
 from mimdsim.codelets.elementwise import CALL_BYTES, LAUNCH_CYCLES, calls_formula
 from mimdsim.codelets.vertex_costs import on_elements
 from mimdsim.costs.library.reductions import reduce_to_scalar_cycles
-from mimdsim.numerics.dense import sample_norms as numerics
+from mimdsim.numerics.dense import dense as numerics
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 
 STATISTIC = "[sample, group]"

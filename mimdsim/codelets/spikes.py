@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mimdsim.codelets.neurons import vectors_of
+from mimdsim.codelets.dense import UNIFORM_FORMULA
+from mimdsim.codelets.neurons import SUM_SPIKES, vectors_of
+from mimdsim.codelets.recurrence_and_bias import IDS, KEEP_SUM
 from mimdsim.codelets.vertex_costs import (
     A_ROW,
     LAUNCH_BUNDLES,
@@ -13,8 +15,10 @@ from mimdsim.codelets.vertex_costs import (
     SOURCE,
     SUBWORD_STORE,
     SUBWORD_STORE_SOURCE,
+    add_bundles,
     by_item_bytes,
     cpp_cost,
+    on_elements,
     on_loops,
     overhead_bundles,
     vectors_each,
@@ -35,7 +39,7 @@ from mimdsim.program import (
     terms_of,
 )
 from mimdsim.program.codelet import Counted
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 FLAG_SPIKES = Codelet(
     name="FlagSpikes",
@@ -221,4 +225,122 @@ REDUCE_GROUPS = Codelet(
     flops=terms_of({"outputs groups": 1}),
     code_bytes=320,
     extents={"outputs": Size("g"), "groups": Length("stage", 0)},
+)
+
+
+# ---- a part of the weights of neurons: of the ids in a range of inputs, `start` to `stop`
+
+LOOKED_AT = Mix(load=1, integer=2, branch=1, loop=1)  # load the id, two compares, branch, next
+OWN = f"instruction count of our own: {LOOKED_AT.bundles} to see whether an id is in range"
+
+SYNAPSE_CURRENT_PART = on_loops(
+    "SynapseCurrentPart",
+    (*fields_of("write current[fan_in_part, sample, first:last]; read w[start:stop, first:last]"), *IDS),
+    numerics.synapse_current_part,
+    # hits: as in the sum of all weights
+    {"spikes": LOOKED_AT, "hits pairs": SUM_SPIKES, "pairs": KEEP_SUM},
+    f"{SOURCE}; the sum of the fused update, 4 per spike in range and neuron pair; {OWN}",
+    scalars=2,
+    columns=("fan_in_part", "sample", "start", "stop", "first", "last"),
+    flops={"hits neurons": 1},
+    code_bytes=576,
+    extents={"spikes": Lists(Spikes), "hits": Lists(Hits, ("spikes",)), **vectors_of("current", 2)},
+)
+
+WEIGHT_GRADIENT_PART = on_loops(
+    "WeightGradientPart",
+    (
+        *fields_of("update dw[replica, start:stop, first:last]; read q[sample_start:sample_stop, first:last]"),
+        *WEIGHT_GRADIENT.fields[2:],
+    ),
+    numerics.weight_gradient_part,
+    {"spikes": LOOKED_AT, "hits pairs": ADD_GRADIENT, "samples": A_ROW + Mix(load=2)},
+    f"{SOURCE}; about 7 per spike in range and neuron pair where aliasing cannot be excluded; {OWN}",
+    scalars=5,
+    columns=("replica", "sample_start", "sample_stop", "start", "stop", "first", "last"),
+    flops={"hits neurons": 1},
+    code_bytes=576,
+    extents={
+        "spikes": Lists(SpikesOver),
+        "hits": Lists(Hits, ("spikes",)),
+        "samples": Length("q", 0),
+        **vectors_of("q", 1),
+    },
+)
+
+INPUT_GRADIENT_PART = replace(
+    INPUT_GRADIENT,
+    name="InputGradientPart",
+    fields=(
+        INPUT_GRADIENT.fields[0],
+        *fields_of("read w[start:stop, first:last]; read q[sample, first:last]"),
+        *INPUT_GRADIENT.fields[3:],
+    ),
+    columns=("part", "sample", "start", "stop", "first", "last"),
+    compute=numerics.input_gradient_part,
+    cost=cpp_cost(
+        # listed: and a zero where it is not in range
+        {"listed": LOOKED_AT + Mix(store=1), "hits pairs": ADD_PRODUCT},
+        f"{SOURCE}; about 7 per listed id in range and neuron pair where aliasing cannot be excluded; {OWN}",
+        unpacked=(4, 5),
+    ),
+    flops=terms_of({"hits neurons": 2}),
+    extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",)), **vectors_of("q", 1)},
+)
+
+
+# ---- selection with random truncation: a sample's scan runs once round from a neuron drawn for it
+
+DRAW_STARTS = on_elements(
+    "DrawStarts",
+    "update random[sample]; write starts[sample]",
+    numerics.draw_starts,
+    UNIFORM_FORMULA,
+    "random",
+    flops=0,
+    constants=("neurons",),
+    code_bytes=256,
+)
+
+
+def _from_a_start(plain: Codelet, compute: Any, columns: tuple[str, ...], bundles: WorkerBundles) -> Codelet:
+    reads = tuple(item for item in plain.fields if not item.writes)
+    writes = tuple(item for item in plain.fields if item.writes)
+    return replace(
+        plain,
+        name=f"{plain.name}From",
+        fields=(*reads, *fields_of("read starts[sample]"), *writes),
+        columns=columns,
+        compute=compute,
+        cost=bundles,
+    )
+
+
+def _with_a_second_lap(plain: Codelet, lists: str, ids: str) -> WorkerBundles:
+    """Every list is read twice: 6 more to start again, 3 more to skip an id that belongs to the other lap."""
+    return add_bundles(
+        plain.cost,
+        "once more for the lap below the start, 6 per list and 3 per id",
+        2,
+        {lists: A_ROW, ids: Mix(load=1, integer=1, branch=1)},
+    )
+
+
+SCAN_FLAGS_FROM = _from_a_start(
+    SCAN_FLAGS,
+    numerics.scan_flags_from,
+    SCAN_FLAGS.columns,
+    add_bundles(SCAN_FLAGS.cost, "10 to load the start, clamp it and set up the lap below it", 10, {}),
+)
+COMBINE_WORKERS_FROM = _from_a_start(
+    COMBINE_WORKERS,
+    numerics.combine_workers_from,
+    ("sample", *COMBINE_WORKERS.columns),
+    _with_a_second_lap(COMBINE_WORKERS, "workers", "hits"),
+)
+COMBINE_TILES_FROM = _from_a_start(
+    COMBINE_TILES,
+    numerics.combine_tiles_from,
+    COMBINE_TILES.columns,
+    _with_a_second_lap(COMBINE_TILES, "lists", "listed"),
 )

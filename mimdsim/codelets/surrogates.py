@@ -9,7 +9,7 @@ from mimdsim.codelets.neurons import STATE_GRADIENT, STATE_GRADIENT_ROW
 from mimdsim.codelets.vertex_costs import AT_AN_ID, SUPERSPIKE, SURROGATE_SOURCE
 from mimdsim.numerics.equations import KINDS
 from mimdsim.program import Codelet, Term, WorkerBundles
-from mimdsim.program.instruction_mix import NATIVE_SLOTS, Mix
+from mimdsim.program.loops import NATIVE_SLOTS, Mix
 
 # cycles of one float: division; f32exp, 6 for two in the PopLibs operation tables
 DIVIDE, EXPONENTIAL = NATIVE_SLOTS["divide"], NATIVE_SLOTS["function"]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from functools import cache, lru_cache
 
 from mimdsim.codelets.vertex_costs import Formula, by_vectors, on_elements, on_loops
-from mimdsim.numerics import training as numerics
-from mimdsim.numerics.optimisers import FORMS, Form
-from mimdsim.numerics.optimisers.adam import adam
-from mimdsim.numerics.optimisers.sgd import sgd
+from mimdsim.numerics import optimisers as numerics
+from mimdsim.numerics.optimisers import FORMS, Form, adam, sgd
 from mimdsim.program import Codelet, Length
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 
 UPDATE = "update w[:, start:stop]; read gradient[:, start:stop]"
 PROGRESS = "read progress[:]"  # the number of the training step

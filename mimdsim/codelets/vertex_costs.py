@@ -12,8 +12,7 @@ import numpy as np
 from mimdsim.machine.codelet_costs import NATIVE_VERTEX_BUNDLES
 from mimdsim.program import Codelet, Field, Size, TileFormula, WorkerBundles, fields_of, terms_of
 from mimdsim.program.codelet import Counted
-from mimdsim.program.instruction_mix import Mix
-from mimdsim.program.loop_extents import Extent
+from mimdsim.program.loops import Extent, Mix
 
 LAUNCH_BUNDLES = NATIVE_VERTEX_BUNDLES  # launch and return of a vertex
 FRAME_BUNDLES = 8  # stack frame of a compiled function

@@ -4,8 +4,8 @@ place -> lower -> merge supersteps -> plan exchanges -> verify -> measure memory
 """
 
 from mimdsim.compiler.compile import Compiled, Watch, compile_graph, merged_program
+from mimdsim.compiler.liveness import Memory, measure_memory, memory_of
 from mimdsim.compiler.memory_report import fits_executable, memory_profile
-from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
 from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.compiler.place.placement import place
 from mimdsim.program.exchanges import plan_exchanges

@@ -11,12 +11,11 @@ from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.base.files import write_atomically
 from mimdsim.base.out_of_memory import keep_freed_memory
 from mimdsim.base.shown import Shown
+from mimdsim.compiler.elimination import drop_dead_code, stash_in_place
+from mimdsim.compiler.liveness import Memory, measure_memory, memory_of, variables_behind
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.memory_report import check_fits, refuse_hopeless
-from mimdsim.compiler.passes.behind_tiles import variables_behind
-from mimdsim.compiler.passes.elimination import drop_dead_code, stash_in_place
-from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
-from mimdsim.compiler.passes.merge import merge_levels, merge_supersteps
+from mimdsim.compiler.merge import merge_levels, merge_supersteps
 from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.compiler.place.placement import place, place_arrays
 from mimdsim.costs.memory_behind_tiles import refuse_behind_tiles

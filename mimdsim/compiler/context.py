@@ -15,7 +15,7 @@ from mimdsim.compiler.layout import MOMENTS, Layout, in_bands
 from mimdsim.graph import Graph, Operation, Scan, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.program import Codelet, Copy, Program, Superstep, TileFormula, TileMapping
-from mimdsim.program.loop_extents import Lists, Recorded
+from mimdsim.program.loops import Lists, Recorded
 
 Rules = dict[tuple[str, ...], Callable[..., None]]  # kinds of fused operations -> function(lowering, *operations)
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import derived
-from mimdsim.compiler import learned_constants as lower_constants
 from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
 from mimdsim.compiler.context import Lowering, Rules
@@ -28,7 +27,7 @@ from mimdsim.compiler.sparse import recurrence_and_bias as lower_wiring
 from mimdsim.compiler.sparse import selection as lower_selection
 from mimdsim.compiler.sparse import spikes as lower_spikes
 from mimdsim.compiler.sparse import time as lower_time
-from mimdsim.compiler.sparse.stash import stash_of
+from mimdsim.compiler.sparse.time import stash_of
 from mimdsim.compiler.time_slices import count_where_read
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed, spikes_of
@@ -41,7 +40,6 @@ RULES: Rules = {
     **lower_selection.RULES,
     **lower_spikes.RULES,
     **lower_wiring.RULES,
-    **lower_constants.RULES,
     **derived.RULES,
     **lower_losses.RULES,
     **lower_training.RULES,
@@ -49,8 +47,7 @@ RULES: Rules = {
 ARRAY_RULES: Rules = {  # of dense spikes
     **lower_losses.OF_READINGS,
     **lower_training.RULES,
-    **lower_constants.OF_BOTH,
-    **derived.RULES,
+    **derived.OF_BOTH,
     **lower_arrays.RULES,
     **lower_neurons.ARRAY_RULES,
 }

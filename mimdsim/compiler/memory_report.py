@@ -13,8 +13,7 @@ from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.schema import toml_value
 from mimdsim.base.units import show_bytes
-from mimdsim.compiler.passes.behind_tiles import variables_behind
-from mimdsim.compiler.passes.liveness import Memory, memory_of
+from mimdsim.compiler.liveness import Memory, memory_of, variables_behind
 from mimdsim.costs.memory_behind_tiles import refuse_behind_tiles, transfers_of, whole_transfer_cycles
 from mimdsim.graph import Layer, Sgd, SpikingNetwork
 from mimdsim.graph.names import INPUT

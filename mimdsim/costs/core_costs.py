@@ -19,8 +19,7 @@ from mimdsim.base.units import less_certain, uncertainty, within
 from mimdsim.machine.codelet_costs import NATIVE_VECTOR_BYTES, NATIVE_VERTEX_BUNDLES, Core
 from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.program import Codelet, Field, Length, Program, Size, Term, TileFormula, Vectors, WorkerBundles
-from mimdsim.program.instruction_mix import Mix
-from mimdsim.program.loop_extents import Extent
+from mimdsim.program.loops import Extent, Mix
 
 VECTORS = "vectors"  # the extent that takes the place of those over vectors of 64 bits
 OUTSIDE = Mix(load=0.5, integer=0.5)  # of the bundles outside loops: fields unpacked, loops begun

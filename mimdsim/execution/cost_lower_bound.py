@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Term, TileFormula, VertexTable, extents_of
 from mimdsim.program.codelet import formula_cycles
-from mimdsim.program.loop_extents import RECORDED
+from mimdsim.program.loops import RECORDED
 from mimdsim.program.records import vertex_name
 
 LOADED, STORED = 16, 8  # bytes a bundle at most

@@ -23,8 +23,8 @@ from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.execution.execute import Executor, halves_of
 from mimdsim.execution.whole_tensors import WholeTensors, refusals
 from mimdsim.graph import SpikingNetwork, inference_graph, inference_network, interpret
-from mimdsim.graph.batch_norm import folded
 from mimdsim.graph.names import INPUT, LEARNING_RATE, delay_width_of
+from mimdsim.graph.norms import folded
 from mimdsim.program import Program
 
 EngineName = Literal["auto", "whole_tensors", "program"]

@@ -1,6 +1,6 @@
 """Execute a program: exchanges as moves between variables, compute sets as one call per vertex table.
 
-Vertices with adjoining slices run as one wide vertex (`mimdsim.execution.vertex_coalescing`), with the same bits.
+Vertices with adjoining slices run as one wide vertex (`Codelet.joinable`), with the same bits.
 
 A variable is one array, whatever its mapping: what an exchange delivers before a compute set equals the source, since
 no vertex sees what another writes in the same superstep (`mimdsim.program.verify` checks both). A replica is stored

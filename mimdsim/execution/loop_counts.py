@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.loop_extents import Turns
+from mimdsim.program.loops import Turns
 from mimdsim.program.program import extents_of, stretch_of
 from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of, describe_box

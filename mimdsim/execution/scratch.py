@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.modules import is_users
+from mimdsim.base.user_code import is_users
 from mimdsim.execution.execute import Executor
 from mimdsim.program.codelet_closure import size_of
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from mimdsim import numerics
 from mimdsim.base.errors import MappingError
-from mimdsim.base.modules import is_users
+from mimdsim.base.user_code import is_users
 from mimdsim.execution.bounds_checked_array import Bounded, Guarded, Region, Work, written_though_read
 from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
 from mimdsim.execution.execute import Executor, VertexFailure, field_written, index_of

@@ -10,10 +10,10 @@ import numpy as np
 
 from mimdsim.execution.execute import Shares, aligned
 from mimdsim.graph import OPERATIONS, Layer, SpikingNetwork
-from mimdsim.graph.batch_norm import STATISTICS, averaging
 from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, SharedRow, coefficients_of
 from mimdsim.graph.linear_neurons import LinearNeuron, RowGradient
 from mimdsim.graph.names import Parameter
+from mimdsim.graph.norms import STATISTICS, averaging
 from mimdsim.numerics.fused import whole_dense
 from mimdsim.numerics.fused.interpreted import WIDTH
 

@@ -38,7 +38,7 @@ from mimdsim.graph.names import (
 from mimdsim.graph.network_graphs import forward_graph
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.training import NORM_FLOOR
-from mimdsim.numerics import training as updates
+from mimdsim.numerics import optimisers as updates
 from mimdsim.numerics.fused import whole_tensors as kernels
 from mimdsim.numerics.sparse import losses
 from mimdsim.program import RecordedActivity

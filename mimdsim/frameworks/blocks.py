@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.frameworks.neurons import refusal
 from mimdsim.frameworks.origins import Feed
-from mimdsim.graph.weight_functions import WeightFunction, run_lengths
+from mimdsim.graph.derived import WeightFunction, run_lengths
 
 ROW = "@"  # of a link: what is a part of an array here: row '@3', or rows and columns '@0-18,0-24'
 

@@ -1,5 +1,5 @@
 """Delays that are learned as DCLS has them (Dilated Convolutions with Learnable Spacings), in the terms of
-graph/delays.py.
+graph/derived.py.
 
 A Dcls1d has a weight and a position P for every synapse, of which it makes taps of a convolution over time. The last
 tap reads the youngest spikes: a delay is how far P lies before it.
@@ -14,7 +14,7 @@ import torch
 
 from mimdsim.frameworks.neurons import number, refusal
 from mimdsim.frameworks.origins import Origin, Padded
-from mimdsim.graph.delays import Delays, delayed_weights
+from mimdsim.graph.derived import Delays, delayed_weights
 
 NARROWEST, EPSILON = 0.27, 1e-7  # the width where SIG is 0; beside the sum of the Gaussian
 

@@ -14,7 +14,7 @@ import torch
 from mimdsim.frameworks.arithmetic import ADD, OVER, TIMES
 from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import FunctionResult, Made, Parameter, Read, Sum, parts_of
-from mimdsim.graph.weight_functions import FUNCTIONS, WeightFunction, run_lengths
+from mimdsim.graph.derived import FUNCTIONS, WeightFunction, run_lengths
 from mimdsim.numerics.number_formats import FORMATS
 
 SAME = 1e-5  # of a weight: the module computes in float32

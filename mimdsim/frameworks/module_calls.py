@@ -65,7 +65,7 @@ from mimdsim.frameworks.recording import dropped
 from mimdsim.frameworks.recording_arithmetic import FRAMEWORKS, NOT_OF_USERS
 from mimdsim.frameworks.recording_sequences import SequenceRecorder
 from mimdsim.frameworks.tensors import tensors_in
-from mimdsim.graph.weight_functions import WeightFunction
+from mimdsim.graph.derived import WeightFunction
 
 # what comes nearest to modules that are no layers here
 _DROPOUT = "torch.nn.Dropout, neuron by neuron, or Dropout2d of whole planes"

@@ -28,11 +28,11 @@ from mimdsim.frameworks.torch_layers import (
     widths_of,
 )
 from mimdsim.frameworks.torch_weights import public_name
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import OUTPUT
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.losses import softmax
 from mimdsim.graph.names import INPUT, aged
+from mimdsim.graph.norms import BatchNorm
 from mimdsim.graph.sources import Source
 from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.interchange.importing import EVERY_GRADIENT, random_table, without_lists

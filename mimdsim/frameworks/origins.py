@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
-from mimdsim.graph.delays import Delays
-from mimdsim.graph.weight_functions import WeightFunction
+from mimdsim.graph.derived import Delays, WeightFunction
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,9 @@ import torch
 
 from mimdsim.frameworks.neurons import agree, refusal
 from mimdsim.graph import OPERATIONS
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Pair, Patches, Planes, Pool, Pooling, Window
-from mimdsim.graph.dense import product
-from mimdsim.graph.sample_norm import of_sample
+from mimdsim.graph.norms import BatchNorm, of_sample
+from mimdsim.graph.synapses import product
 
 Options = dict[str, Any]
 # norms of the last axes of a sample; PyTorch has the second since 2.4

@@ -105,9 +105,9 @@ from mimdsim.frameworks.torch_weights import (
     weights_of,
 )
 from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.derived import WeightFunction, weights_of_function
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.sources import Source
-from mimdsim.graph.weight_functions import WeightFunction, weights_of_function
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.description.workload import build_workload, change_description
 from mimdsim.workload.interchange.importing import base_table

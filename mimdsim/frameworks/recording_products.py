@@ -32,7 +32,7 @@ from mimdsim.frameworks.origins import (
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.frameworks.recording_arithmetic import ArithmeticRecorder
 from mimdsim.graph.convolution import Convolution, Pair, Planes, Pool, Window
-from mimdsim.graph.weight_functions import WeightFunction
+from mimdsim.graph.derived import WeightFunction
 
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
 

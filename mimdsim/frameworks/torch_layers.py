@@ -43,13 +43,12 @@ from mimdsim.frameworks.planes import ROW_NORMS
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.recording import GATHERS
 from mimdsim.graph import sources as graph
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Pool, Window, same_size
-from mimdsim.graph.delays import Delays
+from mimdsim.graph.derived import Delays, WeightFunction
 from mimdsim.graph.names import INPUT, aged
+from mimdsim.graph.norms import BatchNorm
 from mimdsim.graph.sources import ADD, CONCAT, KINDS
-from mimdsim.graph.weight_functions import WeightFunction
-from mimdsim.workload.interchange.state_dict import layer_names
+from mimdsim.workload.interchange.weights_file import layer_names
 
 READABLE = (
     "a layer reads spikes of others, side by side (torch.cat), added up, multiplied or by weights of their own, or the "

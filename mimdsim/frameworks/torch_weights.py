@@ -23,8 +23,8 @@ from mimdsim.frameworks.torch_layers import (
     number_of_biases,
     read_by,
 )
-from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.names import ROLES
+from mimdsim.graph.norms import STATISTICS, BatchNorm
 from mimdsim.workload import Workload
 from mimdsim.workload.interchange.model_file import weights_named
 from mimdsim.workload.interchange.weights_file import read_notes

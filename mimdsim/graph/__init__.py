@@ -11,8 +11,7 @@ from mimdsim.graph.network import SpikingNetwork
 from mimdsim.graph.network_graphs import inference_graph, inference_network, training_graph
 from mimdsim.graph.operations import OPERATIONS, interpret
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes, Value
-from mimdsim.numerics.optimisers.adam import Adam
-from mimdsim.numerics.optimisers.sgd import Sgd
+from mimdsim.numerics.optimisers import Adam, Sgd
 
 __all__ = [
     "OPERATIONS",

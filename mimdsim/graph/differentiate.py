@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mimdsim.base.errors import MappingError
-from mimdsim.graph.dense import Zeros
 from mimdsim.graph.elementwise import Line
 from mimdsim.graph.operations import OPERATIONS, BodyBackward, shapes_of, without_unused
 from mimdsim.graph.records import Backward, Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value, Vjp
+from mimdsim.graph.synapses import Zeros
 
 
 def differentiate(

@@ -6,20 +6,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, check_choice, suggest
 from mimdsim.base.shown import Shown
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import OUTPUT, Cell, Equations
 from mimdsim.graph.convolution import Convolution, Planes
-from mimdsim.graph.delays import Delays
+from mimdsim.graph.derived import Delays, WeightFunction
 from mimdsim.graph.dropout import OF, PER
 from mimdsim.graph.learned_constants import SharedRow, plain_number
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
 from mimdsim.graph.names import Parameter, before, coefficient_of, delay_width_of, spikes_of
+from mimdsim.graph.norms import BatchNorm
 from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.sources import Source, labels_of
 from mimdsim.graph.spikes import Selection
-from mimdsim.graph.weight_functions import WeightFunction
 
 RECURRENCES = ("none", "one_to_one", "all_to_all", "one_weight")
 
@@ -76,11 +75,7 @@ class Layer(Shown):
     planes: Planes | None = None
 
     def __post_init__(self) -> None:
-        if self.recurrence not in RECURRENCES:
-            hint = suggest(self.recurrence, RECURRENCES)
-            raise MappingError(
-                f"layer '{self.name}': network.recurrence = {self.recurrence!r} is not a valid choice{hint}"
-            )
+        check_choice(f"layer '{self.name}': network.recurrence", self.recurrence, RECURRENCES)
         made_of_weights = f"{self.name}.recurrent" in dict(self.weight_functions)
         if self.recurrence == "one_weight" and (made_of_weights or self.gates > 1):
             raise MappingError(
@@ -92,11 +87,7 @@ class Layer(Shown):
                 f"layer '{self.name}': dropout {self.dropout} per '{self.dropout_per}' is not valid: a share of at "
                 f"least 0 and below 1, per {' or '.join(PER)}, is needed"
             )
-        if self.dropout_of not in OF:
-            hint = suggest(self.dropout_of, OF)
-            raise MappingError(
-                f"layer '{self.name}': network.dropout_of = {self.dropout_of!r} is not a valid choice{hint}"
-            )
+        check_choice(f"layer '{self.name}': network.dropout_of", self.dropout_of, OF)
         if self.cell is not None:
             self._check_cell(self.cell)
         elif self.reset_unread and self.linear.reset_by == "emission":

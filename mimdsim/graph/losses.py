@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, check_choice
 from mimdsim.base.units import exact_product
 from mimdsim.graph import names
 from mimdsim.graph.records import (
@@ -68,11 +68,8 @@ class Loss:
     burn_in: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in LOSSES:
-            raise MappingError(f"training.loss = {self.kind!r} is not a valid choice{suggest(self.kind, LOSSES)}")
-        if self.reading not in POTENTIAL_READINGS:
-            hint = suggest(self.reading, POTENTIAL_READINGS)
-            raise MappingError(f"training.reading = {self.reading!r} is not a valid choice{hint}")
+        check_choice("training.loss", self.kind, LOSSES)
+        check_choice("training.reading", self.reading, POTENTIAL_READINGS)
 
     def first_of(self, timesteps: int) -> int:
         """The first of so many timesteps that is read."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mimdsim.graph.batch_norm import STATISTICS
+from mimdsim.graph.norms import STATISTICS
 from mimdsim.graph.records import Value
 from mimdsim.numerics import optimisers
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Shown
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Planes, Pool
 from mimdsim.graph.layer import Layer, reads_own_spikes
 from mimdsim.graph.losses import Loss
@@ -27,7 +26,7 @@ from mimdsim.graph.names import (
     penalty_of,
     second_threshold_of,
 )
-from mimdsim.graph.sample_norm import SampleNorm, of_sample
+from mimdsim.graph.norms import BatchNorm, SampleNorm, of_sample
 from mimdsim.graph.sources import ADD, CONCAT, Source
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.numerics.optimisers import Optimiser

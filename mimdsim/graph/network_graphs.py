@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mimdsim.base.errors import MappingError
-from mimdsim.graph.batch_norm import STATISTICS, BatchNorm, averaging
 from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
-from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
 from mimdsim.graph.elementwise import Line
@@ -38,9 +36,11 @@ from mimdsim.graph.names import (
     weights_of,
 )
 from mimdsim.graph.network import SpikingNetwork
+from mimdsim.graph.norms import STATISTICS, BatchNorm, averaging
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.sources import ADD, COMPLEMENT, CONCAT, TIMES, Source, labels_of
+from mimdsim.graph.synapses import Zeros
 from mimdsim.graph.training import add_updates
 
 OF_NORM = ("gain", "bias", *STATISTICS)  # the parameters that a batch norm has
@@ -178,7 +178,7 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
     read = {each.lag for each in terms if each.name == INPUT}
     for age in network.input_ages:
         if age in read:
-            body.declare(replace(_input(network, before(INPUT_NOW, age)), shift=-age))
+            body.declare(replace(_spikes(network, before(INPUT_NOW, age), None), shift=-age))
     if stretch:
         layer = layers[0]
         made = layer.convolution.made if layer.convolution else layer.planes
@@ -241,25 +241,18 @@ def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], 
     )
 
 
-def _spikes(network: SpikingNetwork, name: str, layer: Layer) -> Value:
-    """Spikes of a layer in one timestep in the network's form."""
+def _spikes(network: SpikingNetwork, name: str, of: Layer | None) -> Value:
+    """Spikes of a layer, None for the input, in one timestep in the network's form."""
     sparse = network.spikes == "sparse"
+    capacity = of.capacity if of else network.input_capacity
     return Value(
         name=name,
-        shape=(network.batch * layer.positions, layer.columns),
+        shape=(network.batch * of.positions, of.columns) if of else (network.batch, network.inputs),
         form="sparse" if sparse else "array",
-        capacity=layer.capacity if sparse else 0,
+        capacity=capacity if sparse else 0,
         role="spikes",
-        layer=layer.name,
+        layer=of.name if of else INPUT,
     )
-
-
-def _input(network: SpikingNetwork, name: str) -> Value:
-    """Spikes of the input in one timestep."""
-    sparse = network.spikes == "sparse"
-    capacity = network.input_capacity if sparse else 0
-    shape, form = (network.batch, network.inputs), "sparse" if sparse else "array"
-    return Value(name=name, shape=shape, form=form, capacity=capacity, role="spikes", layer=INPUT)
 
 
 def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source, source: str) -> str:
@@ -492,7 +485,7 @@ def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuil
 
     learns: declare the labels, between the input and the parameters."""
     build = builder("forward")
-    now = _input(network, INPUT)
+    now = _spikes(network, INPUT, None)
     every = () if network.steady_input else (network.timesteps,)
     source = build.declare(replace(now, shape=(*every, *now.shape)))
     if network.steady_input:

@@ -19,15 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.batch_norm import BATCH_NORM
 from mimdsim.graph.convolution import CONVOLUTION
-from mimdsim.graph.delays import DELAYS
-from mimdsim.graph.dense import DENSE
+from mimdsim.graph.derived import DELAYS, WEIGHT_FUNCTIONS
 from mimdsim.graph.dropout import DROPOUT
 from mimdsim.graph.elementwise import ELEMENTWISE
 from mimdsim.graph.learned_constants import LEARNED_CONSTANTS
 from mimdsim.graph.linear_neurons import LINEAR_NEURONS
 from mimdsim.graph.losses import LOSS, READ_OUTS
+from mimdsim.graph.norms import BATCH_NORM, SAMPLE_NORM
 from mimdsim.graph.records import (
     Backward,
     Graph,
@@ -40,11 +39,9 @@ from mimdsim.graph.records import (
     SparseSpikes,
     Value,
 )
-from mimdsim.graph.recurrence_and_bias import WIRING
-from mimdsim.graph.sample_norm import SAMPLE_NORM
 from mimdsim.graph.spikes import SPIKES
+from mimdsim.graph.synapses import DENSE, WIRING
 from mimdsim.graph.training import TRAINING
-from mimdsim.graph.weight_functions import WEIGHT_FUNCTIONS
 
 # called with (value name, timestep, value) for every value made inside a scan; may return another one in its place
 Observer = Callable[[str, int, Any], Any]

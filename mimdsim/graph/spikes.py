@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import check_choice
 from mimdsim.graph.records import (
     Backward,
     OpDef,
@@ -72,8 +72,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         known_surrogate(self.surrogate)
-        if (name := self.truncation) not in TRUNCATIONS:
-            raise MappingError(f"network.truncation = {name!r} is not a valid choice{suggest(name, TRUNCATIONS)}")
+        check_choice("network.truncation", self.truncation, TRUNCATIONS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Update of the parameters: clipping by the global norm, then an optimiser (`numerics/optimisers`)."""
+"""Update of the parameters: clipping by the global norm, then an optimiser (`numerics/optimisers.py`)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.elementwise import CALL_BYTES, broadcast, copy
 from mimdsim.kernels.parts import Parts, box_of, format_of, parts_of, published, same_parts
 from mimdsim.program import Codelet, Length, Size, TileFormula, TileMapping, Variable, fields_of, terms_of
-from mimdsim.program.loop_extents import Extent
+from mimdsim.program.loops import Extent
 
 MORE_STAGES = 64  # reductionFactorThresholdToAddMoreStages: elements a result, or a piece of a stage, is worth
 OPERATIONS: dict[str, np.ufunc] = {"add": np.add, "max": np.maximum, "min": np.minimum}

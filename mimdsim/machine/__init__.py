@@ -15,8 +15,8 @@ from mimdsim.machine.load import (
     with_values,
 )
 from mimdsim.machine.mimd import MimdMachine
+from mimdsim.machine.numbers import machine_notes
 from mimdsim.machine.read_tracking import Reads
-from mimdsim.machine.unread import machine_notes
 
 __all__ = [
     "Given",

@@ -81,7 +81,7 @@ Cycles = Annotated[float, Field(ge=0, le=1e4)]
 
 
 class InstructionCycles(SourcedSection):
-    """Issue cycles of an instruction by class (`program/instruction_mix.py`). Within a core, what halves, bfloat16 and
+    """Issue cycles of an instruction by class (`program/loops.py`). Within a core, what halves, bfloat16 and
     vectors leave out is as the core has it. In loops over vectors an instruction is of `tile.vector_bytes`."""
 
     load_cycles: Cycles | None = None

@@ -22,7 +22,7 @@ from mimdsim.machine.calibrated import (
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.notes import outdated_sources
-from mimdsim.machine.unread import IDLE, unread_keys
+from mimdsim.machine.numbers import IDLE, unread_keys
 
 BASE = "base"
 """The machine that the rest of the file differs from, by name or as a path beside the file."""

@@ -1,18 +1,19 @@
-"""All that a description says of a machine: every value with its unit, its source and the sums that it enters."""
+"""All that a description says of a machine: every value with its unit, its source and the sums that it enters;
+and keys that nothing reads."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from mimdsim.base.schema import Section, SourcedSection, toml_value
+from mimdsim.base.schema import Section, SourcedSection, has_default, toml_value
 from mimdsim.base.units import dimension
+from mimdsim.machine.codelet_costs import NATIVE
 from mimdsim.machine.gpu import GpuMachine
-from mimdsim.machine.mimd import MimdMachine
+from mimdsim.machine.mimd import MODELS, ROUTED, MimdMachine
 from mimdsim.machine.notes import number_text
-from mimdsim.machine.unread import keys_without_effect, machine_notes
 
 WIDTH, KEY, VALUE = 100, 35, 21  # columns of the console; of them for keys, for values
 DEFAULT = "by default"  # source of what a description does not give
@@ -45,7 +46,7 @@ def described_values(machine: MimdMachine | GpuMachine) -> Iterator[DescribedVal
             enters = field.description or about.description or ""
             unit = (dimension(key) or "").replace("_", " ")
             if isinstance(value, SourcedSection):  # a core, with numbers of its own
-                yield from _nested(name, key, value, field.description or about.description or "")
+                yield from _nested(name, key, value, enters)
                 continue
             if isinstance(value, dict):  # costs of codelets, each with a source of its own
                 for codelet, cost in value.items():
@@ -93,3 +94,148 @@ def machine_record(machine: MimdMachine | GpuMachine) -> dict[str, Any]:
     values = [asdict(row) for row in described_values(machine)]
     head = {"name": machine.name, "title": machine.title, "kind": machine.kind}
     return {**head, "values": values, "notes": list(machine_notes(machine))}
+
+
+# ---- keys of a machine that are given and that nothing reads, given the rest of it; and what else its notes say
+
+
+class _Readers(NamedTuple):
+    """`keys` are read on machines of which `are_read` holds; else `why` says why they are not."""
+
+    keys: tuple[str, ...]
+    are_read: Callable[[Any], bool]
+    why: str
+
+
+IDLE = {"exchange.tiles_per_bus": 1, "tile.compiled_dual_issue": 0}  # what required keys are that nothing reads
+OF_TILED = (
+    _Readers(
+        ("links.group_chips", "links.group_links_per_edge"),
+        lambda machine: machine.links.topology != "switch",
+        'links.topology = "switch" has no links between two chips',
+    ),
+    _Readers(
+        ("links.group_links_per_edge",),
+        lambda machine: machine.links.group_chips > 1,
+        "links.group_chips makes no groups of several chips",
+    ),
+    _Readers(
+        ("chip.grid",),
+        lambda machine: bool(
+            machine.sync.hop_cycles or machine.exchange.hop_cycles or machine.exchange.model == "routed"
+        ),
+        "hops take no time: neither sync.hop_cycles nor exchange.hop_cycles is given",
+    ),
+    _Readers(
+        tuple(f"exchange.{key}" for key in ROUTED),
+        lambda machine: machine.exchange.model not in MODELS or machine.exchange.model == "routed",
+        'only exchange.model = "routed" has links between routers',
+    ),
+    _Readers(
+        ("exchange.ways", "exchange.ring_columns", "exchange.ring_rows"),
+        lambda machine: machine.chip.grid == "torus",
+        'rows and columns are closed to rings by chip.grid = "torus" alone',
+    ),
+    _Readers(
+        ("exchange.ring_columns",),
+        lambda machine: machine.exchange.ring_columns * machine.exchange.tiles_per_router >= machine.chip.grid_columns,
+        "a row of tiles has more routers",
+    ),
+    _Readers(
+        ("exchange.ring_rows",),
+        lambda machine: machine.exchange.ring_rows * machine.chip.grid_columns >= machine.chip.tiles,
+        "a column of tiles has more routers",
+    ),
+    _Readers(
+        ("exchange.tiles_per_bus",),
+        lambda machine: machine.exchange.model != "routed" or machine.exchange.tiles_per_bus == 1,
+        'tiles of exchange.model = "routed" have ports of their own',
+    ),
+    _Readers(
+        ("tile.compiled_dual_issue",),
+        lambda machine: (
+            not machine.tile.compiled_dual_issue
+            or machine.tile.instruction_set == NATIVE
+            or machine.costs is None
+            or machine.costs.core is None
+        ),
+        "[costs.core] says what its instructions take, side by side or not",
+    ),
+    _Readers(
+        ("energy.hop_joules_per_byte",),
+        lambda machine: machine.exchange.model not in MODELS or machine.exchange.model == "routed",
+        'only exchange.model = "routed" has links between routers',
+    ),
+    _Readers(
+        ("memory.joules_per_byte",),
+        lambda machine: machine.energy is not None,
+        "energy is counted with [energy] alone",
+    ),
+    _Readers(
+        ("sync.exchange_share", "sync.hop_cycles"),
+        lambda machine: machine.sync.model != "dataflow" or machine.links.chips > 1,
+        'tiles wait for their inputs alone: sync.model = "dataflow"',
+    ),
+    _Readers(
+        ("power.matrix_joules_per_flop",),
+        lambda machine: machine.matrix is not None and machine.energy is not None,
+        "the watts of a fully busy matrix unit need [matrix] and [energy]",
+    ),
+)
+OF_GPUS = (
+    _Readers(
+        (
+            *("chip.tensor_clock_hz", "chip.product_share", "chip.tensor_product_share", "chip.tensor_tile_edge"),
+            *("chip.tensor_k_in_flight", "chip.tensor_unaligned_share", "chip.cluster_multiprocessors"),
+            *("compute.tf32_flops_per_cycle", "compute.fp32_library_share", "compute.fp32_wide_share"),
+        ),
+        lambda machine: machine.systolic is None,
+        "products run on the arrays of [systolic]",
+    ),
+)
+
+
+def keys_without_effect(machine: MimdMachine | GpuMachine) -> dict[str, str]:
+    """Dotted keys that nothing reads on a machine, given or not: and why."""
+    found: dict[str, str] = {}
+    for keys, are_read, why in OF_TILED if isinstance(machine, MimdMachine) else OF_GPUS:
+        for dotted in () if are_read(machine) else keys:
+            found.setdefault(dotted, why)
+    return found
+
+
+def unread_keys(machine: MimdMachine | GpuMachine) -> dict[str, str]:
+    """Those that are given, with another value than by default."""
+    found: dict[str, str] = {}
+    for dotted, why in keys_without_effect(machine).items():
+        name, key = dotted.split(".")
+        section = getattr(machine, name)
+        given = section is not None and key in section.model_fields_set
+        if given and not has_default(section, key):
+            found[dotted] = why
+    return found
+
+
+def routers_in_a_line(machine: MimdMachine) -> Iterator[str]:
+    """Said where routers that tiles share lie in one column, as they do if grid_columns was meant to count routers."""
+    together = machine.exchange.tiles_at_a_place
+    grid = machine.chip.with_together(together)
+    if grid.grid_columns * together != machine.chip.grid_columns and 1 < together < machine.chip.tiles:
+        yield (
+            f"exchange.tiles_per_router = {together} does not divide chip.grid_columns = {machine.chip.grid_columns}: "
+            f"rows are taken as {grid.grid_columns} routers, {grid.grid_columns * together} tiles"
+        )
+    if together > 1 and grid.grid_columns == 1 and grid.tiles > 3 and grid.grid != "crossbar":
+        yield (
+            f"exchange.tiles_per_router = {together:,}: the {grid.tiles:,} routers lie in one column, because "
+            f"chip.grid_columns = {machine.chip.grid_columns:,} counts tiles: a row of 4 routers has "
+            f"chip.grid_columns = {4 * together:,}"
+        )
+
+
+def machine_notes(machine: MimdMachine | GpuMachine) -> tuple[str, ...]:
+    """What is said of a description before its numbers: sources of its base that name other numbers, unread keys,
+    routers in a line."""
+    lines = routers_in_a_line(machine) if isinstance(machine, MimdMachine) else ()
+    unread = (f"{dotted}: has no effect, because {why}" for dotted, why in unread_keys(machine).items())
+    return (*machine.outdated_texts(), *unread, *lines)

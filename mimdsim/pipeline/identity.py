@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.files import digest_of, with_home
 from mimdsim.base.identity import Input, by_file, changed_files, file_digest, input_of
+from mimdsim.base.schema import has_default
 from mimdsim.base.search_path import own_folder
 from mimdsim.execution import UNKNOWN_CODE, TrainingLog
 from mimdsim.machine import GpuMachine, MimdMachine, description_files
@@ -102,7 +103,7 @@ def _drop_defaults(described: BaseModel, table: dict[str, Any], since: Mapping[s
     for section, keys in since.items():
         part = getattr(described, section)
         for key in keys if part is not None else ():
-            if getattr(part, key) == type(part).model_fields[key].get_default(call_default_factory=True):
+            if has_default(part, key):
                 del table[section][key]
 
 

@@ -1,4 +1,5 @@
-"""Inference after a training: the forward program alone, timed with the spikes of test samples on trained weights.
+"""Inference after a training: the forward program alone, timed with the spikes of test samples on trained weights;
+and their accuracy where no list drops a spike.
 
 The program is executed at the workload's batch; what one sample fires is the same in a batch of one, so that programs
 for single samples are timed with samples of these batches.
@@ -12,17 +13,20 @@ from statistics import fmean
 
 import numpy as np
 
+from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.compiler import Compiled, compile_graph
-from mimdsim.execution import Executor, draw_randomness, load_batch, run_recorded
+from mimdsim.execution import Executor, TrainingLog, WholeTensors, draw_randomness, load_batch, run_recorded
+from mimdsim.execution.trainer import evaluate
+from mimdsim.execution.whole_tensors import refusals
 from mimdsim.gpu.strategies import STRATEGIES
-from mimdsim.graph import SpikingNetwork, inference_graph, inference_network
+from mimdsim.graph import SpikingNetwork, inference_graph, inference_network, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.machine.gpu import ELEMENT_BYTES
 from mimdsim.pipeline.retiming import retime, time_on_gpus
 from mimdsim.profile import GpuProfile, Inference, InferenceTime, TiledProfile
 from mimdsim.program import Program, RecordedActivity
-from mimdsim.workload import MappingOptions, SpikeDataset, Workload, network_of
+from mimdsim.workload import MappingOptions, SpikeDataset, Workload, network_of, open_dataset
 
 SAMPLES = 16  # that are timed one by one, if there are as many; assumed to be enough for a mean
 WORD_BYTES = 4  # of a score
@@ -199,3 +203,79 @@ def _device_seconds(profile: GpuProfile) -> float:
 def _seconds_of_turns(profile: GpuProfile, timesteps: int) -> float:
     """Of kernels that are launched in every timestep."""
     return sum(span.seconds for span in profile.spans if span.times >= timesteps)
+
+
+# ---- what trained weights are worth where no list drops a spike: in PyTorch, in a NIR file, on another machine
+
+
+def unlimited(network: SpikingNetwork) -> SpikingNetwork:
+    """The network with lists that hold every neuron; none is listed for its gradient alone."""
+    layers = tuple(
+        replace(
+            layer,
+            selection=replace(
+                layer.selection,
+                capacity=layer.neurons,
+                second_threshold=layer.selection.threshold,
+                truncation="lowest",
+            ),
+        )
+        for layer in network.layers
+    )
+    return replace(network, layers=layers, input_capacity=network.inputs, threshold_schedule=None)
+
+
+def accuracy_of_all_spikes(
+    workload: Workload,
+    network: SpikingNetwork,
+    machine: MimdMachine,
+    data: tuple[SpikeDataset, SpikeDataset],
+    log: TrainingLog,
+) -> float | None:
+    """Share of the test samples that the trained weights have right in float32 with lists that hold every spike, of the
+    layers and of the input; None where no list can drop one and nothing is rounded, or no test sample was evaluated."""
+    limited = any(layer.spiking and layer.capacity < layer.neurons for layer in network.layers)
+    surplus = data[1].surplus_events > 0
+    if network.spikes == "dense" or not log.test_samples:
+        return None
+    if not limited and not surplus and workload.mapping.value_bytes == 4:
+        return None
+    test = _with_all_events(workload, network, data[1]) if surplus else data[1]
+    if test is None:
+        return None
+    whole = unlimited(network)
+    runner: Executor | WholeTensors
+    if refusals(whole):
+        options = workload.mapping.model_copy(update={"value_bytes": 4, "moment_bytes": 4})
+        runner = Executor(compile_graph(training_graph(whole), whole, machine, options, must_fit=False).program)
+    else:
+        runner = WholeTensors(whole)
+    runner.write(log.weights)
+    return evaluate(runner, whole, _Widened(test, network.inputs))
+
+
+def _with_all_events(workload: Workload, network: SpikingNetwork, test: SpikeDataset) -> SpikeDataset | None:
+    """The same test samples with every input event; None where they are too large to be held."""
+    wide = workload.data.model_copy(update={"input_capacity": network.inputs})
+    try:
+        found = open_dataset(wide, workload.seed, lambda *_: None)[1]
+    except DescriptionError:
+        return None
+    return found if np.array_equal(found.labels, test.labels) else None
+
+
+class _Widened:
+    """Samples whose lists are padded to hold every input."""
+
+    def __init__(self, data: SpikeDataset, inputs: int):
+        self._data, self._inputs = data, inputs
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self._data.labels
+
+    def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As of the samples, ids [timesteps, batch, inputs]."""
+        ids, counts, labels = self._data.batch(indices)
+        ids = ids[..., : self._inputs]  # lists may have more room than there are inputs
+        return np.pad(ids, ((0, 0), (0, 0), (0, self._inputs - ids.shape[2]))), counts, labels

@@ -32,9 +32,9 @@ from mimdsim.execution import (
     without_smallest,
 )
 from mimdsim.graph import SpikingNetwork, training_graph
-from mimdsim.graph.batch_norm import folded
+from mimdsim.graph.norms import folded
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
-from mimdsim.pipeline.firing import firing_findings, label_warning, learning_findings
+from mimdsim.pipeline.findings import absent_classes, event_findings, firing_findings, label_warning, learning_findings
 from mimdsim.pipeline.identity import (
     changed_inputs_warning,
     config_digest,
@@ -43,11 +43,9 @@ from mimdsim.pipeline.identity import (
     earlier_digests,
     named_files,
 )
-from mimdsim.pipeline.inference import compile_inference, run_inference
-from mimdsim.pipeline.inputs import absent_classes, event_findings
+from mimdsim.pipeline.inference import accuracy_of_all_spikes, compile_inference, run_inference
 from mimdsim.pipeline.result import Run, recorded_changes, training_profile
 from mimdsim.pipeline.retiming import retime, time_on_gpus
-from mimdsim.pipeline.unlimited_lists import accuracy_of_all_spikes
 from mimdsim.pipeline.warnings import (
     engine_note,
     fewer_slots,

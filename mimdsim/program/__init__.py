@@ -14,7 +14,7 @@ from mimdsim.program.codelet import (
     shared_bundles,
     terms_of,
 )
-from mimdsim.program.loop_extents import (
+from mimdsim.program.loops import (
     Column,
     Hits,
     Length,

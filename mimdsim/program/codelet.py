@@ -22,8 +22,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, near
 from mimdsim.base.units import UNCERTAINTY, counted, is_kind
-from mimdsim.program.instruction_mix import Mix
-from mimdsim.program.loop_extents import RECORDED, Column, Derived, Extent, Hits, Lists, Size
+from mimdsim.program.loops import RECORDED, Column, Derived, Extent, Hits, Lists, Mix, Size
 
 ACCESS = ("read", "write", "update")
 _NOW = re.compile(r"^@t([+-]\d+)?$")

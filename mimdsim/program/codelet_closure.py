@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.modules import is_users
+from mimdsim.base.user_code import is_users
 
 WORD = 4  # bytes of a number of Python's, or of NumPy's long ones, on a tile
 DATA = np.ndarray, list, dict, tuple, set, frozenset, bytes, bytearray

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mimdsim.program.codelet import Field, WorkerBundles, now_shift
-from mimdsim.program.loop_extents import Hits, Listed, Recorded, Spikes, SpikesOver, Turns, Within
+from mimdsim.program.loops import Hits, Listed, Recorded, Spikes, SpikesOver, Turns, Within
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP
 from mimdsim.program.program import Program, Repeat, extents_of
 from mimdsim.program.records import Exchange, Superstep, Variable, VertexTable

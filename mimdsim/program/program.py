@@ -16,7 +16,7 @@ from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Sheet, Shown
 from mimdsim.base.units import counted
 from mimdsim.program.codelet import Codelet, Field, TileFormula
-from mimdsim.program.loop_extents import Column, Derived, Length, Recorded, Turns
+from mimdsim.program.loops import Column, Derived, Length, Recorded, Turns
 from mimdsim.program.records import Superstep, Variable, VertexTable
 
 Body: TypeAlias = tuple[Union["Superstep", "Repeat"], ...]

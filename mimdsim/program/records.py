@@ -14,10 +14,9 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import TILES, compact, take_rows, wide
 from mimdsim.base.errors import MappingError
-from mimdsim.base.phases import refused
-from mimdsim.base.shown import Shown
+from mimdsim.base.shown import Shown, refused_name
 from mimdsim.program.codelet import Codelet
-from mimdsim.program.loop_extents import Derived, Recorded
+from mimdsim.program.loops import Derived, Recorded
 from mimdsim.program.mapping import TileMapping, whole_numbers
 
 # categories of compiled training programs, in the order of reports
@@ -63,7 +62,7 @@ class Variable(Shown):
     def __post_init__(self) -> None:
         if self.entries not in ENTRIES or (self.entries == "timesteps") != (self.segment == 0):
             raise ValueError(f"variable '{self.name}': entries '{self.entries}' with segments of {self.segment}")
-        if wrong := refused(self.category):
+        if wrong := refused_name(self.category):
             raise MappingError(f"variable '{self.name}': category '{self.category}' {wrong}")
         if self.stored_bytes < 0:
             raise ValueError(f"variable '{self.name}': stored_bytes {self.stored_bytes} must not be negative")
@@ -344,7 +343,7 @@ class Superstep(Shown):
     mergeable: bool = True
 
     def __post_init__(self) -> None:
-        if wrong := refused(self.phase):
+        if wrong := refused_name(self.phase):
             raise MappingError(f"superstep '{self.name}': phase '{self.phase}' {wrong}")
 
     @property

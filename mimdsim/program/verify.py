@@ -26,8 +26,14 @@ from mimdsim.program.checks.bounds import (
     check_shapes,
     check_tiles,
 )
-from mimdsim.program.checks.conflicts import check_conflicts, check_copies_apart
-from mimdsim.program.checks.exchange import check_copies_delivered, check_deliveries, check_exchange, check_reach
+from mimdsim.program.checks.exchange import (
+    check_conflicts,
+    check_copies_apart,
+    check_copies_delivered,
+    check_deliveries,
+    check_exchange,
+    check_reach,
+)
 from mimdsim.program.checks.initialised import check_writers, check_written
 from mimdsim.program.checks.scope import Scope
 from mimdsim.program.mapping import TileMapping

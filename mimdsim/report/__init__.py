@@ -4,7 +4,7 @@ Drawing and templates are imported when a page is written, so that importing thi
 """
 
 from mimdsim.report.console import difference_lines, marked_as_bad, short_lines, summary_lines
-from mimdsim.report.headline_record import headline_record
+from mimdsim.report.headline import headline_record
 from mimdsim.report.page import begin_figures, prepare_figures, report_files, write_report
 
 __all__ = [

@@ -42,9 +42,7 @@ def short_lines(profile: RunProfile, page: Path | None = None) -> list[str]:
     """What was run and its verdicts, the first of every subject, in SHORT_LINES lines of SHORT_WIDTH characters; page:
     the report, where the rest is (the line that names it is as long as its path)."""
     fields = ", ".join(f"{key} = {value}" for key, value in changed_fields(profile))
-    size = f"{counted(profile.timesteps, 'timestep')}, batch {thousands(profile.batch)}, seed {profile.seed}"
-    heads = [f"{plain(profile.workload_title)} ({plain(profile.workload)})"]
-    heads += [f"network {plain(profile.network)}, {size}"] * bool(profile.network)
+    heads = _heads(profile)
     heads += [f"changed: {fields}"] * bool(fields)
     said, left = _first_of_each(profile)
     more = clipped(", ".join(["All of it on the console", *left]), SHORT_WIDTH - len(": --verbose"))
@@ -90,8 +88,11 @@ def _first_of_each(profile: RunProfile) -> tuple[list[Verdict], list[str]]:
 
 
 def _said_shortly(verdict: Verdict) -> list[str]:
-    mark = "!" if verdict.mood == "bad" else " "
-    return _wrap(f"{mark} {verdict.subject:<11} ", plain(verdict.text).translate(PLAIN_SIGNS), SHORT_WIDTH)
+    return _said(verdict, plain(verdict.text).translate(PLAIN_SIGNS), SHORT_WIDTH)
+
+
+def _said(verdict: Verdict, text: str, width: int = WIDTH) -> list[str]:
+    return _wrap(f"{'!' if verdict.mood == 'bad' else ' '} {verdict.subject:<11} ", text, width)
 
 
 def marked_as_bad(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
@@ -135,13 +136,15 @@ def difference_record(profile: RunProfile, other: RunProfile) -> dict[str, Any]:
     return {"version": 1, "totals": totals, "operations": operations}
 
 
+def _heads(profile: RunProfile) -> list[str]:
+    """What was run."""
+    size = f"{counted(profile.timesteps, 'timestep')}, batch {thousands(profile.batch)}, seed {profile.seed}"
+    network = [f"network {plain(profile.network)}, {size}"] if profile.network else []
+    return [f"{plain(profile.workload_title)} ({plain(profile.workload)})", *network]
+
+
 def _lines(profile: RunProfile) -> Iterator[str]:
-    yield f"{plain(profile.workload_title)} ({plain(profile.workload)})"
-    if profile.network:
-        yield (
-            f"network {plain(profile.network)}, {counted(profile.timesteps, 'timestep')}, "
-            f"batch {thousands(profile.batch)}, seed {profile.seed}"
-        )
+    yield from _heads(profile)
     fields = dict(changed_fields(profile))
     if file := fields.pop(MAPPING_FILE, ""):
         yield from _wrap("mapping from: ", file)
@@ -150,8 +153,7 @@ def _lines(profile: RunProfile) -> Iterator[str]:
     yield ""
     yield "Verdict"
     for verdict in verdicts(profile):
-        mark = "!" if verdict.mood == "bad" else " "
-        yield from _wrap(f"{mark} {verdict.subject:<11} ", plain(verdict.text))
+        yield from _said(verdict, plain(verdict.text))
     for warning in profile.warnings:
         yield from _wrap(FOLDED, plain(warning))
     commands = [one for one in profile.advice[:MOST_ADVICE] if one.command]

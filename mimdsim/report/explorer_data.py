@@ -16,8 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.profile import RunProfile, Training
-from mimdsim.report.colours import category_colours, layer_colours
-from mimdsim.report.formatting import plain
+from mimdsim.report.formatting import category_colours, layer_colours, plain
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,8 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile
-from mimdsim.report.colours import BLUE, GREEN, INK, ORANGE, SKY, VERMILION
-from mimdsim.report.formatting import clipped, significant, thousands
+from mimdsim.report.formatting import BLUE, GREEN, INK, ORANGE, SKY, VERMILION, clipped, significant, thousands
 from mimdsim.report.style import panels, plain_axis, styled_plain, thousands_axis
 
 SMOOTHED_SHARE = 0.05  # the running mean spans one twentieth of the run

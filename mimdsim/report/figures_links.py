@@ -14,9 +14,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.base.units import counted
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.queries import RunQueries
-from mimdsim.report.colours import GREY, INK
 from mimdsim.report.figures_tiles import chips_abreast
-from mimdsim.report.formatting import clipped, thousands
+from mimdsim.report.formatting import GREY, INK, clipped, thousands
 from mimdsim.report.style import panels, styled, thousands_axis
 
 COLOURS = LinearSegmentedColormap.from_list("links", ["#fde18c", "#feb24c", "#fc622a", "#c80a26", "#5a0026"])

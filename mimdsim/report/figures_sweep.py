@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.base.units import dimension, parse_quantity
-from mimdsim.report.colours import INK, LAYER_COLOURS, VERMILION
-from mimdsim.report.formatting import clipped, field_value, field_values
+from mimdsim.report.formatting import INK, LAYER_COLOURS, VERMILION, clipped, field_value, field_values
 from mimdsim.report.style import panels, styled
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import Liveness, MemoryProfile, RunProfile, TileColumns
-from mimdsim.report.colours import (
+from mimdsim.report.formatting import (
     BLUE,
     CATEGORY_COLOURS,
     GREY,
@@ -19,10 +19,11 @@ from mimdsim.report.colours import (
     LAYER_COLOURS,
     PALE,
     VERMILION,
+    clipped,
     largest_first,
     layer_colours,
+    thousands,
 )
-from mimdsim.report.formatting import clipped, thousands
 from mimdsim.report.style import LABEL_BOX, legend_beside, panels, plain_axis, styled_plain, thousands_axis
 
 BINS = 40

@@ -9,11 +9,22 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mimdsim.base.phases import in_order
+from mimdsim.base.shown import in_order
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile, Span, TiledProfile
-from mimdsim.report.colours import BLUE, GREY, INK, PART_COLOURS
-from mimdsim.report.formatting import clipped, duration, in_unit, milliseconds, reach, share, thousands
+from mimdsim.report.formatting import (
+    BLUE,
+    GREY,
+    INK,
+    PART_COLOURS,
+    clipped,
+    duration,
+    in_unit,
+    milliseconds,
+    reach,
+    share,
+    thousands,
+)
 from mimdsim.report.machine_comparison import contenders, seconds_by_part
 from mimdsim.report.style import (
     LABEL_BOX,

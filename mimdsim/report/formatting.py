@@ -1,4 +1,5 @@
-"""Numbers and names for people: thousands separators, three significant digits, units, no control characters."""
+"""Numbers and names for people: thousands separators, three significant digits, units, no control characters; and the
+colours of figures and the page."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from mimdsim.base.units import common_unit, distinct_texts
-from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
+from mimdsim.profile import MAPPING_FILE, MemoryProfile, RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
 
@@ -157,3 +158,38 @@ def chance(p: float) -> str:
     if p in (0.0, 1.0) or 0.01 <= p <= 0.99:
         return f"{100 * p:.0f} %" if 0 < p < 1 else "over 99.9 %" if p else "under 0.1 %"
     return f"{100 * p:.1f} %"
+
+
+# ---- colours that colour-blind people can distinguish, and what they stand for; figures and the page share them.
+#
+# Not beside the style of figures, which imports matplotlib: writing a page need not.
+
+
+# Okabe and Ito, "Color Universal Design" (2008): eight colours distinguishable with any common colour blindness.
+VERMILION, SKY, YELLOW, PURPLE = "#D55E00", "#56B4E9", "#F0E442", "#CC79A7"
+BLUE, GREEN, ORANGE, BLACK = "#0072B2", "#009E73", "#E69F00", "#000000"
+GREY, PALE, INK = "#8C8C8C", "#E6E6E6", "#222222"
+# compute reddish, exchange pale blue, sync yellow, as in Graphcore's PopVision
+PART_COLOURS = (VERMILION, SKY, YELLOW, PURPLE)
+CATEGORY_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, GREY, "#882255", "#555555")
+LAYER_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, "#882255")
+
+
+def category_colours(memory: MemoryProfile) -> dict[str, str]:
+    """The colour of every category: in the figure, and where the page shows single tiles."""
+    last = len(CATEGORY_COLOURS) - 1  # the smallest categories share one
+    return {memory.categories[index]: CATEGORY_COLOURS[min(at, last)] for at, index in enumerate(largest_first(memory))}
+
+
+def layer_colours(profile: RunProfile) -> dict[str, str]:
+    """The colour of every layer, in all figures and on the whole page; layers that are far apart share one."""
+    tiled = profile.tiled
+    names = [one.layer for one in profile.activity] + ([] if tiled is None else list(tiled.tile_columns.layer))
+    named = [name for name in dict.fromkeys(names) if name]
+    return {name: LAYER_COLOURS[at % len(LAYER_COLOURS)] for at, name in enumerate(named)}
+
+
+def largest_first(memory: MemoryProfile) -> list[int]:
+    """Numbers of the categories, from the largest."""
+    sums = [sum(row) for row in memory.bytes_by_category_and_tile]
+    return sorted(range(len(sums)), key=lambda index: (-sums[index], index))

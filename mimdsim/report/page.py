@@ -16,9 +16,8 @@ from mimdsim.base.atomic_folder import replace_files
 from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import Activity, RunProfile
-from mimdsim.report.colours import layer_colours
 from mimdsim.report.explorer_data import walk_of
-from mimdsim.report.formatting import changed_fields, plain
+from mimdsim.report.formatting import changed_fields, layer_colours, plain
 from mimdsim.report.headline import Verdict, verdicts
 from mimdsim.report.sections import Section, sections
 from mimdsim.report.tables import CSV_FILES, Table, csv_files

@@ -12,7 +12,6 @@ from mimdsim.report import tables_run as run
 from mimdsim.report.explorer_data import too_large
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
-from mimdsim.report.tables_inference import inference_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,5 +120,5 @@ def _tables(profile: RunProfile, rows: int, detail: Detail | None) -> dict[str, 
         ]
         shown["comparison"] = beside, [machines.kernels_table(profile, rows)]
     if profile.inference:
-        shown["inference"] = [inference_table(profile)], []
+        shown["inference"] = [machines.inference_table(profile)], []
     return shown

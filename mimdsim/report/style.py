@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from PIL import Image  # which matplotlib brings
 
-from mimdsim.report.colours import GREY, INK, PALE
-from mimdsim.report.formatting import thousands
+from mimdsim.report.formatting import GREY, INK, PALE, thousands
 
 LABEL_BOX = {"facecolor": "white", "edgecolor": PALE, "pad": 1.5}
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mimdsim.base.phases import in_order
+from mimdsim.base.shown import in_order
 from mimdsim.base.units import counted
 from mimdsim.profile import Activity, MemoryProfile, Span, TiledProfile, Training
 from mimdsim.profile.operations import Cycles, cycles_by_operation

@@ -8,8 +8,7 @@ several); smallest (the smallest tile memory with a feasible mapping); render (t
 from mimdsim.search.evaluate import compile_and_time, estimate, time_mapping
 from mimdsim.search.neighbours import replicate_layers
 from mimdsim.search.objective import Aims, Case, Figures, Objective, TimedMapping, parse_limits
-from mimdsim.search.savings import most_shortened
-from mimdsim.search.search_loop import SearchResult, best_of, search
+from mimdsim.search.search_loop import SearchResult, best_of, most_shortened, search
 from mimdsim.search.smallest import smallest_sram
 
 __all__ = [

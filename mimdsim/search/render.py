@@ -8,8 +8,7 @@ from typing import Any
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile.records import UNKNOWN_TIMES
 from mimdsim.search.objective import TimedMapping
-from mimdsim.search.savings import Saving
-from mimdsim.search.search_loop import SearchResult
+from mimdsim.search.search_loop import Saving, SearchResult
 from mimdsim.search.smallest import ALSO_TRIED, LEFT
 
 

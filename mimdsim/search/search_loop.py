@@ -1,9 +1,11 @@
 """The search: seeds, then steps from the best mappings found so far, then from the best one every value of what layers
-share and every step of a layer, all estimated; the best few timed in full."""
+share and every step of a layer, all estimated; the best few timed in full. And what each change to
+the best one saved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
@@ -14,13 +16,18 @@ from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.base.shown import Sheet, Shown
 from mimdsim.base.units import show_bytes
+from mimdsim.search.combined import (
+    LayerTable,
+    MultiChipMapping,
+    batch_share,
+    numbers_of_groups,
+    spread_over_chips,
+    time_in_order,
+)
 from mimdsim.search.evaluate import Candidate, Evaluator, evaluator
-from mimdsim.search.layers import LayerTable
-from mimdsim.search.multi_chip import MultiChipMapping, batch_share, numbers_of_groups, spread_over_chips, time_in_order
 from mimdsim.search.neighbours import SHARED, every_step, every_value, random_step, seeds
 from mimdsim.search.objective import BEYOND, Aims, Case, Objective, TimedMapping
-from mimdsim.search.savings import Saving, savings
-from mimdsim.workload.description.mapping import MappingOptions
+from mimdsim.workload.description.mapping import MappingOptions, Split
 
 ROUND = 16  # mappings estimated before the next parents are chosen; the same for any number of processes
 SEED_SHARE = 0.35  # of the candidates
@@ -325,3 +332,72 @@ def _why(finished: list[TimedMapping], aims: Aims, candidates: int) -> str:
         f"{said}; the closest needs {near.figures.peak_bytes:,} bytes on {near.figures.tiles:,} tiles: raise a limit, "
         "try more --candidates, or lower training.batch or data.timesteps"
     )
+
+
+# ---- what each change from one mapping to another saved, made one after the other, and where
+
+
+Spans = Iterable[tuple[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saving:
+    """A change, the cycles that it saved after those before it (negative: it cost some), the bytes that it saved on the
+    fullest tile, and the superstep that got shorter by most (its cycles before and after; 0: no longer there)."""
+
+    change: str
+    cycles: int
+    bytes: int
+    superstep: str
+    before: int
+    after: int
+
+
+def savings(evaluate: Evaluator, first: TimedMapping, last: TimedMapping) -> tuple[Saving, ...]:
+    """One for each change that makes a difference; changes that cannot be placed on their own go with the next."""
+    steps = list(changes(first.options, last.options, [name for name, *_ in last.shares]))
+    timed = evaluate.timings([options for _, options in steps[:-1]])
+    found, before, named = [], first, list[str]()
+    for (change, _), after in zip(steps, [*timed, last] if steps else [], strict=True):
+        named.append(change)
+        if after is None:
+            continue
+        superstep, one, two = most_shortened(before.spans, after.spans)
+        saved = before.figures.cycles - after.figures.cycles
+        less = before.figures.peak_bytes - after.figures.peak_bytes
+        if saved or less:
+            found.append(
+                Saving(change=", ".join(named), cycles=saved, bytes=less, superstep=superstep, before=one, after=two)
+            )
+        before, named = after, []
+    return tuple(found)
+
+
+def changes(first: MappingOptions, last: MappingOptions, layers: list[str]) -> Iterator[tuple[str, MappingOptions]]:
+    """(what is changed, the options after it and those before it): rules of the program, then options, then splits."""
+    now = first
+    for rule in sorted(last.rules - first.rules):
+        now = now.model_copy(update={"program": tuple(sorted((*now.rules, rule)))})
+        yield f'program rule "{rule}"', now
+    now = now.model_copy(update={"program": last.program})
+    for key in type(first).model_fields:
+        if key not in ("split", "program") and getattr(first, key) != getattr(last, key):
+            yield f"{key} = {getattr(last, key)}", (now := now.model_copy(update={key: getattr(last, key)}))
+    for field in Split.model_fields:  # in the order in which a grid is cut
+        split = {name: now.split.get(name, Split()) for name in layers}
+        wanted = {name: getattr(last.split.get(name, Split()), field) for name in layers}
+        if any(getattr(split[name], field) != wanted[name] for name in layers):
+            split = {name: one.model_copy(update={field: wanted[name]}) for name, one in split.items()}
+            now = now.model_copy(update={"split": split})
+            yield f"{field} {', '.join(f'{name} {each}' for name, each in wanted.items())}", now
+
+
+def most_shortened(before: Spans, after: Spans) -> tuple[str, int, int]:
+    """The superstep that got shorter by most, with its cycles before and after (0: it is gone); those of one name are
+    added up."""
+    one, two = Counter[str](), Counter[str]()
+    for spans, found in ((before, one), (after, two)):
+        for name, cycles in spans:
+            found[name] += cycles
+    name = max(one, key=lambda each: one[each] - two[each], default="")
+    return name, one[name], two[name]

@@ -12,8 +12,7 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.machine import changed_machine
 from mimdsim.search.evaluate import evaluator
 from mimdsim.search.objective import Aims, Case, TimedMapping
-from mimdsim.search.savings import savings
-from mimdsim.search.search_loop import SearchResult, pareto_front, search
+from mimdsim.search.search_loop import SearchResult, pareto_front, savings, search
 from mimdsim.workload.description.mapping import MappingOptions
 
 AMPLE = 1 << 30  # bytes of a tile, to search with: more than any mapping takes

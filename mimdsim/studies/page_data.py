@@ -29,7 +29,7 @@ from mimdsim.studies.runner import StudyResult
 from mimdsim.studies.sensitivity import Sensitivities
 
 if TYPE_CHECKING:
-    from mimdsim.report.figures_front import Judgement
+    from mimdsim.report.figures_studies import Judgement
 
 
 MOST_DOUBTS, MOST_NOTES = 10, 40
@@ -149,7 +149,7 @@ def _sections(ranking: Ranking) -> list[Section | None]:
 
 def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> Section:
     """Tornado figures and tables, one for each metric."""
-    from mimdsim.report.figures_effects import draw_tornado
+    from mimdsim.report.figures_studies import draw_tornado
 
     figures = []
     for each in found.metrics:
@@ -162,7 +162,7 @@ def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> Section:
 
 
 def best_section(ranking: Ranking) -> Section:
-    from mimdsim.report.figures_front import draw_front, draw_ranking
+    from mimdsim.report.figures_studies import draw_front, draw_ranking
 
     listed = [replace(each, note=DRAWN.format(count=ranking.draws.count)) for each in tables(ranking)]
     if ranking.conditions:  # a figure of all points would rank workloads
@@ -184,7 +184,7 @@ DRAWN = (
 
 
 def _judgement(ranking: Ranking) -> Judgement:
-    from mimdsim.report.figures_front import Judgement, Measure
+    from mimdsim.report.figures_studies import Judgement, Measure
 
     measures = []
     for place, metric in enumerate(ranking.metrics):
@@ -211,7 +211,7 @@ def _scale(ranking: Ranking, place: int) -> tuple[float, str, str, np.ndarray]:
 
 def effects_section(ranking: Ranking) -> Section | None:
     """Medians along each field: of points that are spread evenly, else they tell of where the others were looked at."""
-    from mimdsim.report.figures_effects import draw_effects
+    from mimdsim.report.figures_studies import draw_effects
 
     if not ranking.metrics or ranking.study.sampling.kind in ("sensitivity", "search"):
         return None

@@ -66,7 +66,7 @@ class Sensitivity:
         return 100 * value / self.median if self.median else 0.0
 
     def bars(self) -> list[Row]:
-        """The effects in percent of the median, as `report/figures_effects.py` draws them."""
+        """The effects in percent of the median, as `report/figures_studies.py` draws them."""
         rows = [asdict(effect) for effect in self.effects]
         changes = ("mean", "size", "spread")
         return [row | {name: row[name] and self.percent(row[name]) for name in changes} for row in rows]

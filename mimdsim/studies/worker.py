@@ -24,8 +24,7 @@ from mimdsim.pipeline import (
     time_on_gpus,
     train_workload,
 )
-from mimdsim.pipeline.firing import constant_layer_texts
-from mimdsim.pipeline.inputs import sample_warnings
+from mimdsim.pipeline.findings import constant_layer_texts, sample_warnings
 from mimdsim.pipeline.warnings import half_warning, machine_warnings
 from mimdsim.profile import GpuProfile, TiledProfile, seconds_by_source
 from mimdsim.program import RecordedActivity

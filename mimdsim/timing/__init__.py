@@ -8,10 +8,9 @@ from mimdsim.timing.analytic import GroupCycles, bundles_of, group_cycles, time_
 from mimdsim.timing.discrete_event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
 from mimdsim.timing.explain import explain
 from mimdsim.timing.explanation import Explanation
-from mimdsim.timing.sram_port import machine_loads
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.tile_work import bytes_accessed, contexts_with_work, cycles_in_timesteps
-from mimdsim.timing.worker_cycles import program_loads
+from mimdsim.timing.worker_cycles import machine_loads, program_loads
 
 __all__ = [
     "ChipRun",

@@ -33,10 +33,9 @@ from mimdsim.profile.records import half_width_cycles
 from mimdsim.program import Program, RecordedActivity, WorkerBundles
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
-from mimdsim.timing.sram_port import machine_loads
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.uncertainty import own_shares, residuals_on, uncertain_parts, with_correlation
-from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
+from mimdsim.timing.worker_cycles import SuperstepLoad, machine_loads, program_loads
 
 SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs", "memory")
 

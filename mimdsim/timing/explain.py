@@ -20,15 +20,12 @@ from mimdsim.profile.operations import find_supersteps
 from mimdsim.program import Program, RecordedActivity, Superstep, TileFormula
 from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
-from mimdsim.timing.explanation import Context, Explanation, Work, cycles_text
-from mimdsim.timing.formula_text import formula_text
+from mimdsim.timing.explanation import Context, Explanation, Work, cycles_text, formula_text
 from mimdsim.timing.recording import Recording
-from mimdsim.timing.sram_port import machine_loads
-from mimdsim.timing.static_plan import SuperstepPlan, straight_line_plans
+from mimdsim.timing.static_plan import SuperstepPlacement, SuperstepPlan, straight_line_plans
 from mimdsim.timing.tile_cycles import TileIssue, arranging_parts, library_cycles, tile_cycles, worker_cycles
 from mimdsim.timing.tile_work import Level, TableWork, work_of_tile
-from mimdsim.timing.vertex_dispatch import SuperstepPlacement
-from mimdsim.timing.worker_cycles import SuperstepLoad
+from mimdsim.timing.worker_cycles import SuperstepLoad, machine_loads
 
 
 class Workers:

@@ -20,8 +20,7 @@ from mimdsim.base.compressed_columns import compact, wide
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.numerics.columns.worker_load import number_alike, order_by
 from mimdsim.program import Hits, Within
-from mimdsim.timing.extents import DataDependentTerm
-from mimdsim.timing.recording import WHICH, Recording
+from mimdsim.timing.recording import WHICH, DataDependentTerm, Recording
 from mimdsim.timing.tile_cycles import TileIssue
 
 

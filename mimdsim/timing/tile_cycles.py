@@ -8,7 +8,7 @@ superstep takes a tile
     + arranged fragments * arrange_fragment_bundles, shared by the contexts, + arranged bytes at the copy's rate
 
 Another number of the machine that limits compute is a field of `TileIssue` and a term of `tile_cycles`;
-`mimdsim.timing.explain` fails until it has rows for it. What memory ports add: `mimdsim.timing.sram_port`.
+`mimdsim.timing.explain` fails until it has rows for it. What memory ports add: `mimdsim.timing.worker_cycles`.
 """
 
 from __future__ import annotations

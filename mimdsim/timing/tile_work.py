@@ -13,12 +13,10 @@ import numpy as np
 from mimdsim.base.compressed_columns import wide
 from mimdsim.program import Program, RecordedActivity, Superstep, Term, TileFormula, VertexTable
 from mimdsim.program.vertex_boxes import boxes_of
-from mimdsim.timing.extents import Extents, split_extents
-from mimdsim.timing.recording import Recording
-from mimdsim.timing.static_plan import straight_line_plans
+from mimdsim.timing.recording import Extents, Recording, split_extents
+from mimdsim.timing.static_plan import SuperstepPlacement, straight_line_plans, superstep_placements, table_flops
 from mimdsim.timing.tile_classes import PlacedTable
 from mimdsim.timing.tile_cycles import TileIssue
-from mimdsim.timing.vertex_dispatch import SuperstepPlacement, superstep_placements, table_flops
 from mimdsim.timing.worker_cycles import tile_turns
 
 

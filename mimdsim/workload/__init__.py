@@ -7,9 +7,9 @@ from mimdsim.workload.description.mapping import MappingOptions, Split, write_ma
 from mimdsim.workload.description.network import capacities_of, filled_activity, network_of
 from mimdsim.workload.description.unread import unread_keys
 from mimdsim.workload.description.workload import Workload, find_workload, inputs_of, list_workloads, load_workload
+from mimdsim.workload.interchange.layers import given_weights
 from mimdsim.workload.interchange.own_events import from_events
 from mimdsim.workload.interchange.own_values import from_values
-from mimdsim.workload.interchange.start import given_weights
 
 __all__ = [
     "MappingOptions",

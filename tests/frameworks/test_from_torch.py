@@ -16,7 +16,7 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.cli import main
 from mimdsim.graph import SparseSpikes, SpikingNetwork
 from mimdsim.workload import network_of
-from mimdsim.workload.interchange.start import given_weights
+from mimdsim.workload.interchange.layers import given_weights
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

@@ -53,7 +53,7 @@ PLANES = """
 import torch
 from benchmarks.gpu import planes
 from benchmarks.gpu.measure_convolutions import layouts
-from mimdsim.graph.notation import convolutions_of
+from mimdsim.graph.convolution import convolutions_of
 
 for case in ["2x7x6-3c3p1s2-avg2-4-3", "1x6x7-3c2:max2-max2-5", "2x6x6-4c3p1-sum2-4"]:
     draw = torch.Generator().manual_seed(1)

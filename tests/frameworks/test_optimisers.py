@@ -26,8 +26,7 @@ from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.numerics.optimisers import OPTIMISERS as KNOWN
-from mimdsim.numerics.optimisers import Optimiser
-from mimdsim.numerics.optimisers.adam import TorchAdam
+from mimdsim.numerics.optimisers import Optimiser, TorchAdam
 from mimdsim.workload import MappingOptions, load_workload
 from mimdsim.workload.description.network import optimiser_of
 

@@ -12,7 +12,7 @@ from networks import interpreted
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.workload import network_of
-from mimdsim.workload.interchange.start import given_weights
+from mimdsim.workload.interchange.layers import given_weights
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

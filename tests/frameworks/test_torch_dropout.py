@@ -373,7 +373,7 @@ def test_what_was_trained_is_judged_as_the_module_in_eval(make: Build) -> None:
     """Weights and running averages go back, and the folded network has the scores of the module."""
     pytest.importorskip("spikingjelly")
     from mimdsim.graph import inference_graph, inference_network, interpret
-    from mimdsim.graph.batch_norm import folded
+    from mimdsim.graph.norms import folded
     from mimdsim.workload import network_of
 
     module, (spikes, labels) = make(), example()

@@ -16,7 +16,7 @@ import mimdsim
 from mimdsim.base.errors import MimdsimError
 from mimdsim.execution import Executor
 from mimdsim.workload import network_of
-from mimdsim.workload.interchange.start import given_weights
+from mimdsim.workload.interchange.layers import given_weights
 
 torch = pytest.importorskip("torch")
 snn = pytest.importorskip("snntorch")

@@ -10,7 +10,7 @@ import pytest
 import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload import network_of
-from mimdsim.workload.interchange.start import given_weights
+from mimdsim.workload.interchange.layers import given_weights
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

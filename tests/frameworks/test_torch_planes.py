@@ -14,7 +14,7 @@ import mimdsim
 from mimdsim.base.errors import MimdsimError
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.workload import network_of
-from mimdsim.workload.interchange.start import given_weights
+from mimdsim.workload.interchange.layers import given_weights
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

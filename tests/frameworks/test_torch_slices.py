@@ -9,7 +9,7 @@ import pytest
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.workload import network_of
-from mimdsim.workload.interchange.start import given_weights
+from mimdsim.workload.interchange.layers import given_weights
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

@@ -17,7 +17,7 @@ from by_hand import compute_cycles, timed, tiny
 
 from mimdsim.base.residuals import RESIDUALS
 from mimdsim.compiler import plan_exchanges
-from mimdsim.compiler.passes.merge import merge_supersteps
+from mimdsim.compiler.merge import merge_supersteps
 from mimdsim.compiler.place.placement import place_arrays
 from mimdsim.compiler.place.products import ArrayPlacement
 from mimdsim.program import (

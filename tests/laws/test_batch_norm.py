@@ -22,10 +22,10 @@ from mimdsim.execution import Checkpoints, Executor, WholeTensors, evaluate, exe
 from mimdsim.gpu import STRATEGIES
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import SpikingNetwork, inference_graph, inference_network, interpret, training_graph
-from mimdsim.graph.batch_norm import BatchNorm, folded
 from mimdsim.graph.layer import Source
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.names import random_name
+from mimdsim.graph.norms import BatchNorm, folded
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload

@@ -24,13 +24,13 @@ from mimdsim.gpu.kernels import Recurrent
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import Layer, SpikingNetwork, cell_catalogue, interpret, training_graph
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cell_catalogue import CELL_MODELS, cell_of
 from mimdsim.graph.cells import OUTPUT, CellModel, Equations, Term, detached, exponential, relu, sigmoid, tanh
 from mimdsim.graph.layer import Source
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.neuron_parts import Parameter
+from mimdsim.graph.norms import BatchNorm
 from mimdsim.graph.spikes import Selection
 from mimdsim.workload import MappingOptions, load_workload, network_of
 from mimdsim.workload.interchange.layers import network_of_layers

@@ -38,8 +38,8 @@ from mimdsim.program import Copy, Program, Repeat, Superstep, TileMapping, Varia
 from mimdsim.program.vertex_boxes import spatial_mapping
 from mimdsim.timing import time_program
 from mimdsim.timing.discrete_event import run_chips
+from mimdsim.timing.static_plan import synchronised_chips
 from mimdsim.timing.tile_cycles import TileIssue
-from mimdsim.timing.vertex_dispatch import synchronised_chips
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity
 from mimdsim.workload.description.mapping import Split

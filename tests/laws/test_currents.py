@@ -14,8 +14,8 @@ from test_gpu_execution import assert_same_training_step
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.execution.whole_tensors import refusals
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
-from mimdsim.graph.batch_norm import folded
 from mimdsim.graph.network_graphs import inference_graph, inference_network
+from mimdsim.graph.norms import folded
 from mimdsim.workload import MappingOptions, network_of
 from mimdsim.workload.description.workload import build_workload
 from mimdsim.workload.interchange.importing import random_table

@@ -37,7 +37,7 @@ from mimdsim.graph.layer import Source
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.operations import Scan
 from mimdsim.machine import load_machine
-from mimdsim.pipeline.firing import input_distances
+from mimdsim.pipeline.findings import input_distances
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 

@@ -19,7 +19,7 @@ from mimdsim.graph import SpikingNetwork, inference_graph, inference_network, in
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.program.checks.spike_provenance import provenance_of
-from mimdsim.program.loop_extents import Recorded
+from mimdsim.program.loops import Recorded
 from mimdsim.timing import time_program
 from mimdsim.workload import MappingOptions
 from mimdsim.workload.description.mapping import Split

@@ -20,7 +20,7 @@ from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.execution import initial_weights, scheduled_values
 from mimdsim.execution.whole_tensors import refusals
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
-from mimdsim.graph.delays import Delays, delayed_weights
+from mimdsim.graph.derived import Delays, delayed_weights
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.workload import MappingOptions, load_workload, network_of
 from mimdsim.workload.interchange.layers import network_of_layers

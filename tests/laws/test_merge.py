@@ -12,7 +12,7 @@ from networks import MAPPINGS, SMALL, networks
 
 from mimdsim.compiler import place
 from mimdsim.compiler.lower import lower
-from mimdsim.compiler.passes.merge import merge_supersteps, touched
+from mimdsim.compiler.merge import merge_supersteps, touched
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import load_machine
 from mimdsim.program import Program, Repeat, Superstep

@@ -17,7 +17,7 @@ from test_sources import GRAPHS, any_ages, any_graph, network_reading
 
 from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.neuron_models import neuron_of
-from mimdsim.workload.data.files.hdf5 import shared_process
+from mimdsim.workload.data.hdf5 import shared_process
 from mimdsim.workload.interchange.layers import layers_of, network_of_layers
 from mimdsim.workload.interchange.model_file import Population, arrays_of, read_model, write_model
 from mimdsim.workload.interchange.nir_reading import read_nir

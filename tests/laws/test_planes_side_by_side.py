@@ -17,9 +17,9 @@ from test_whole_tensors import assert_alike, outcome, run_whole
 
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Patches, Planes, Pool, Window
 from mimdsim.graph.layer import Source
+from mimdsim.graph.norms import BatchNorm
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.workload.interchange.layers import network_of_layers
 

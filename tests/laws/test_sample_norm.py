@@ -16,9 +16,8 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking.program import check_values
 from mimdsim.execution import WholeTensors
 from mimdsim.graph import SpikingNetwork, inference_network, training_graph
-from mimdsim.graph.batch_norm import BatchNorm
+from mimdsim.graph.norms import BatchNorm, SampleNorm, of_sample
 from mimdsim.graph.operations import OPERATIONS
-from mimdsim.graph.sample_norm import SampleNorm, of_sample
 from mimdsim.workload import MappingOptions, load_workload, network_of
 from mimdsim.workload.interchange.layers import network_of_layers
 

@@ -42,12 +42,12 @@ from mimdsim.compiler.memory_report import remedies
 from mimdsim.execution import initial_weights
 from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.names import aged, random_name
 from mimdsim.graph.network import INPUT
+from mimdsim.graph.norms import BatchNorm
 from mimdsim.graph.sources import ADD, Source, source_of
-from mimdsim.pipeline.firing import input_distances
+from mimdsim.pipeline.findings import input_distances
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 from mimdsim.workload.interchange.layers import network_of_layers

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mimdsim.base.units import common_unit, show_bytes
-from mimdsim.report.figures_effects import draw_effects, steps_of
-from mimdsim.report.figures_front import Judgement, Measure, draw_front, draw_ranking
+from mimdsim.report.figures_studies import Judgement, Measure, draw_effects, draw_front, draw_ranking, steps_of
 from mimdsim.report.figures_sweep import MAX_LINES, draw_sweep, evenly
 from mimdsim.report.formatting import chance, field_value, field_values, quantity
 from mimdsim.report.page import StudyColumn, packed_columns

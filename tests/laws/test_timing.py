@@ -36,10 +36,9 @@ from mimdsim.program import (
     extents_of,
 )
 from mimdsim.timing import program_loads, stream_training_steps
-from mimdsim.timing.static_plan import straight_line_plans
+from mimdsim.timing.static_plan import straight_line_plans, superstep_placements
 from mimdsim.timing.tile_classes import PlacedTable, _refine_classes
 from mimdsim.timing.tile_cycles import TileIssue
-from mimdsim.timing.vertex_dispatch import superstep_placements
 from mimdsim.workload import load_workload
 
 TINY: dict[str, Any] = {

@@ -18,14 +18,14 @@ from test_wiring import assert_agrees, assert_copies_agree
 import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.graph import SpikingNetwork
-from mimdsim.graph.names import gradient_of
-from mimdsim.graph.weight_functions import (
+from mimdsim.graph.derived import (
     FUNCTIONS,
     WeightFunction,
     run_lengths,
     weight_function_gradient,
     weights_of_function,
 )
+from mimdsim.graph.names import gradient_of
 from mimdsim.numerics.number_formats import FORMATS
 from mimdsim.workload import MappingOptions, load_workload, network_of
 from mimdsim.workload.interchange.layers import network_of_layers

@@ -20,8 +20,15 @@ from networks import SMALL
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
-from mimdsim.workload.interchange.state_dict import chain_of, parse_map, weights_of_state_dict
-from mimdsim.workload.interchange.weights_file import check_weights, read_arrays, read_safetensors, write_safetensors
+from mimdsim.workload.interchange.weights_file import (
+    chain_of,
+    check_weights,
+    parse_map,
+    read_arrays,
+    read_safetensors,
+    weights_of_state_dict,
+    write_safetensors,
+)
 
 FEW, MANY = 400, 10_000
 LIMIT_BYTES = 10**9

@@ -7,11 +7,9 @@ from typing import Any
 
 from mimdsim.codelets import (
     cells,
-    delays,
     dense,
+    derived,
     elementwise,
-    fan_in,
-    learned_constants,
     losses,
     neurons,
     planes,
@@ -20,23 +18,20 @@ from mimdsim.codelets import (
     sample_norms,
     spikes,
     training,
-    truncation,
-    weight_functions,
 )
 from mimdsim.graph.convolution import POOLS, Patches, Planes, Pooling, Window
+from mimdsim.graph.derived import FUNCTIONS as OF_WEIGHTS
+from mimdsim.graph.derived import WeightFunction
 from mimdsim.graph.elementwise import FUNCTIONS
 from mimdsim.graph.learned_constants import Coefficients, ConstantGradient
 from mimdsim.graph.linear_neurons import RowGradient
 from mimdsim.graph.neuron_models import neuron_of
-from mimdsim.graph.weight_functions import FUNCTIONS as OF_WEIGHTS
-from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.numerics.optimisers import FORMS
 from mimdsim.program import Codelet
 
 MODULES = (
-    *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
-    *(dense, losses, training, elementwise, products, planes, cells, learned_constants, delays),
-    weight_functions,
+    *(neurons, spikes, recurrence_and_bias),
+    *(dense, losses, training, elementwise, products, planes, cells, derived),
     sample_norms,
 )
 BOXES = ("boxes", "boxes of states")
@@ -68,24 +63,24 @@ MADE = {
         *(cells.affine(scales, shifts) for scales in (False, True) for shifts in (False, True)),
         *(cells.affine(True, False, 0), cells.function("tanh", 0)),
     ),
-    weight_functions: tuple(
-        make(WeightFunction(function=name, signs=(12, -4)))
-        for make in (weight_functions.weight_function, weight_functions.weight_function_gradient)
-        for name in OF_WEIGHTS
-    ),
     recurrence_and_bias: (recurrence_and_bias.bias_sum(2), recurrence_and_bias.bias_sum_gradient(2)),
-    delays: (delays.delayed_weights(2), delays.delayed_weights_gradient(2)),
-    learned_constants: (
-        *(learned_constants.coefficients(each) for each in LEARNED),
+    derived: (
+        *(
+            make(WeightFunction(function=name, signs=(12, -4)))
+            for make in (derived.weight_function, derived.weight_function_gradient)
+            for name in OF_WEIGHTS
+        ),
+        *(derived.delayed_weights(2), derived.delayed_weights_gradient(2)),
+        *(derived.coefficients(each) for each in LEARNED),
         *(
             make(ConstantGradient(coefficients=LEARNED[0], constant=0))
             for make in (
-                *(learned_constants.constant_gradient, learned_constants.shared_constant_part),
-                learned_constants.shared_constant_gradient,
+                *(derived.constant_gradient, derived.shared_constant_part),
+                derived.shared_constant_gradient,
             )
         ),
-        learned_constants.coefficient_gradient(RowGradient(neuron=LEARNED[0].neuron, row=0, told=True)),
-        learned_constants.coefficient_pieces(RowGradient(neuron=LEARNED[0].neuron, row=0, told=True)),
+        derived.coefficient_gradient(RowGradient(neuron=LEARNED[0].neuron, row=0, told=True)),
+        derived.coefficient_pieces(RowGradient(neuron=LEARNED[0].neuron, row=0, told=True)),
     ),
     planes: (
         *(make(Patches(**OVER, window=Window(kernel=(5, 5)))) for make in (planes.unfold, planes.fold)),

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.graph.dense import Zeros
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.records import Operation, SparseSpikes
 from mimdsim.graph.spikes import Selection, surrogate
+from mimdsim.graph.synapses import Zeros
 
 
 @dataclass(frozen=True, kw_only=True)

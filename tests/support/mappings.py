@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.search import Aims, Case, estimate
-from mimdsim.search.layers import LayerTable
+from mimdsim.search.combined import LayerTable
 from mimdsim.search.neighbours import random_step, seeds
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 

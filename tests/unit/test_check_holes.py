@@ -19,7 +19,7 @@ from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
 from mimdsim.program import Program, TileFormula, Variable, WorkerBundles
 from mimdsim.program.codelet import Term
-from mimdsim.program.loop_extents import Size
+from mimdsim.program.loops import Size
 from mimdsim.workload import load_workload
 
 SMALL: dict[str, Any] = {"data.timesteps": 3, "training.batch": 4, "network.hidden": (12,), "network.capacity": (6, 4)}

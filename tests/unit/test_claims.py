@@ -11,7 +11,7 @@ from own_codelets import checked
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, TileFormula, WorkerBundles
 from mimdsim.program.codelet import Term
-from mimdsim.program.loop_extents import Size
+from mimdsim.program.loops import Size
 
 
 def copied(y: np.ndarray, x: np.ndarray, *_: Any) -> None:

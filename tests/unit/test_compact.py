@@ -16,7 +16,7 @@ from mimdsim.base.compressed_columns import LONG, compact, numbers, single, unif
 from mimdsim.codelets.spikes import REDUCE_PARTS
 from mimdsim.pipeline import retime
 from mimdsim.program import Term, VertexTable, Within
-from mimdsim.timing.extents import data_dependent_term
+from mimdsim.timing.recording import data_dependent_term
 from mimdsim.workload import filled_activity
 
 COLUMNS = {

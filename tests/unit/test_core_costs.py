@@ -19,7 +19,7 @@ from mimdsim.machine import MimdMachine, find_machine, load_machine
 from mimdsim.machine.codelet_costs import NATIVE_VECTOR_BYTES, NATIVE_VERTEX_BUNDLES, Core, InstructionCycles
 from mimdsim.pipeline.overrides import split_changes
 from mimdsim.program import Codelet, Term, TileFormula, Vectors, WorkerBundles
-from mimdsim.program.instruction_mix import CLASSES, NATIVE_SLOTS, Mix
+from mimdsim.program.loops import CLASSES, NATIVE_SLOTS, Mix
 
 FOREIGN = ("spinnaker2", "wormhole", "wse2")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "other-machines.md"

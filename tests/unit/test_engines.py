@@ -24,10 +24,10 @@ from mimdsim.execution import (
     train,
 )
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.layer import Source
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.norms import BatchNorm
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, simulate

@@ -22,10 +22,10 @@ from event_file_writing import pixel_arrays, unit_arrays, write_events
 from mimdsim.base import npz_reader
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
 from mimdsim.workload import load_workload
+from mimdsim.workload.data import event_columns, hdf5
 from mimdsim.workload.data.dataset import input_shape, open_dataset
 from mimdsim.workload.data.event_file import MAX_CLASSES, MAX_UNITS, EventFile, Sensor
-from mimdsim.workload.data.files import event_columns, hdf5
-from mimdsim.workload.data.files.hdf5 import MAX_CHUNK_VALUES, MAX_MEMORY_BYTES, shared_process
+from mimdsim.workload.data.hdf5 import MAX_CHUNK_VALUES, MAX_MEMORY_BYTES, shared_process
 from mimdsim.workload.description.sections import Data
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
@@ -474,7 +474,7 @@ def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_search_without_end_is_ended_by_the_system() -> None:
     """Also when nobody waits for the answer any more."""
     code = (
-        "import io, mimdsim.workload.data.files.hdf5 as hdf5\n"
+        "import io, mimdsim.workload.data.hdf5 as hdf5\n"
         "hdf5.MAX_CPU_SECONDS = 1\n"
         "def read(path, wanted):\n"
         "    while True:\n"

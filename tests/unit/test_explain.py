@@ -32,10 +32,9 @@ from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity, TileFormula
 from mimdsim.program.printer import listing
 from mimdsim.timing import explain, program_loads, time_program
-from mimdsim.timing.explanation import _numbered
-from mimdsim.timing.formula_text import formula_text
+from mimdsim.timing.explanation import _numbered, formula_text
+from mimdsim.timing.static_plan import superstep_placements
 from mimdsim.timing.tile_cycles import TileIssue, library_cycles
-from mimdsim.timing.vertex_dispatch import superstep_placements
 from mimdsim.validation.products import matrix_vector_program
 from mimdsim.validation.stencil.blur import make_program
 from mimdsim.workload import filled_activity, load_workload

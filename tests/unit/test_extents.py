@@ -47,7 +47,7 @@ from mimdsim.program import (
 )
 from mimdsim.program.checks.bounds import EXTENTS_FOLLOW, check_extents
 from mimdsim.program.checks.scope import Scope
-from mimdsim.program.loop_extents import RECORDED, Derived
+from mimdsim.program.loops import RECORDED, Derived
 from mimdsim.program.vertex_boxes import boxes_of
 from mimdsim.timing import program_loads
 from mimdsim.timing.tile_cycles import TileIssue

@@ -15,8 +15,7 @@ from mimdsim.base.errors import DoesNotFit
 from mimdsim.compiler.memory_report import check_fits, refuse_hopeless, remedies
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.machine import MimdMachine
-from mimdsim.numerics.optimisers import Optimiser
-from mimdsim.numerics.optimisers.adam import TorchAdam
+from mimdsim.numerics.optimisers import Optimiser, TorchAdam
 from mimdsim.workload import MappingOptions
 
 NETWORK = small_network(

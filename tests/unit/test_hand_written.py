@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import MappingError
-from mimdsim.base.phases import PHASES, in_order
+from mimdsim.base.shown import PHASES, in_order
 from mimdsim.compiler import measure_memory, plan_exchanges
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.execution.execute import VertexFailure

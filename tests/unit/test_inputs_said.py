@@ -14,7 +14,7 @@ from invented_training import samples
 import mimdsim
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.execution.trainer import refuse_empty, split
-from mimdsim.pipeline.inputs import absent_classes, event_findings
+from mimdsim.pipeline.findings import absent_classes, event_findings
 from mimdsim.report.headline import verdicts
 from mimdsim.workload import SpikeDataset, load_workload, open_dataset
 from mimdsim.workload.description.sections import Data

@@ -19,10 +19,10 @@ from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import simulate
 from mimdsim.workload import given_weights, load_workload, network_of
 from mimdsim.workload.interchange import nir_nodes
+from mimdsim.workload.interchange.layers import neuron_differences, write_trained
 from mimdsim.workload.interchange.model_file import read_model
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
-from mimdsim.workload.interchange.start import neuron_differences, write_trained
 from mimdsim.workload.interchange.weights_file import MAX_TENSORS, read_safetensors, write_safetensors
 
 pytest.importorskip("h5py")

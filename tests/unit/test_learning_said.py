@@ -11,7 +11,7 @@ import pytest
 from invented_training import log, samples
 
 from mimdsim.execution import TrainingLog
-from mimdsim.pipeline.firing import label_warning, learning_findings, loss_plateau
+from mimdsim.pipeline.findings import label_warning, learning_findings, loss_plateau
 from mimdsim.workload import Workload, load_workload
 
 LN10 = math.log(10)

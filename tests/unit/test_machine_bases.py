@@ -22,7 +22,7 @@ from mimdsim.machine import (
     machine_notes,
     sourced_machine,
 )
-from mimdsim.machine.unread import OF_GPUS
+from mimdsim.machine.numbers import OF_GPUS
 from mimdsim.studies import make_study, read_study
 from mimdsim.studies.description import write_study
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.data.files.hdf5 import shared_process
+from mimdsim.workload.data.hdf5 import shared_process
 from mimdsim.workload.interchange.model_file import ImportedNetwork
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirGraph

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DataFileError, MissingExtra
-from mimdsim.workload.data.files import hdf5
+from mimdsim.workload.data import hdf5
 from mimdsim.workload.interchange import nir_nodes
 from mimdsim.workload.interchange.nir_reading import read_nir
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mimdsim.base.errors import MappingError
-from mimdsim.graph.notation import convolutions_of
+from mimdsim.graph.convolution import convolutions_of
 
 
 def test_slayers_network_is_read() -> None:

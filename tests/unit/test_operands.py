@@ -15,8 +15,8 @@ from mimdsim.checking import check_kernel
 from mimdsim.checking.coverage import Operands
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.execution import Executor
+from mimdsim.graph.derived import FUNCTIONS as OF_WEIGHTS
 from mimdsim.graph.surrogates import SURROGATES
-from mimdsim.graph.weight_functions import FUNCTIONS as OF_WEIGHTS
 from mimdsim.kernels import Kernel
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.number_formats import FORMATS

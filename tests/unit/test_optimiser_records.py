@@ -11,9 +11,8 @@ from networks import small_network
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
-from mimdsim.numerics.optimisers import FORMS, OPTIMISERS, Optimiser
-from mimdsim.numerics.optimisers.record import check_records
-from mimdsim.numerics.optimisers.sgd import SGD, Sgd
+from mimdsim.numerics.optimiser_record import check_records
+from mimdsim.numerics.optimisers import FORMS, OPTIMISERS, SGD, Optimiser, Sgd
 
 KEPT = replace(SGD, kind="kept", state={"square": "square"})
 

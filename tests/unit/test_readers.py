@@ -15,9 +15,8 @@ from event_lists import binned
 
 from mimdsim.base.errors import DataFileError, MissingExtra
 from mimdsim.base.rng import stream
-from mimdsim.workload.data import dvs_gesture, nmnist, shd
+from mimdsim.workload.data import dvs_gesture, hdf5, nmnist, shd
 from mimdsim.workload.data.events import Events
-from mimdsim.workload.data.files import hdf5
 
 REAL_NMNIST = Path(__file__).resolve().parents[3] / "shared" / "data" / "nmnist"
 

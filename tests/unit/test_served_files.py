@@ -15,9 +15,8 @@ from nir_models import graph, leaky, node, weights
 from test_readers import write_shd
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.data import shd
-from mimdsim.workload.data.files import event_columns, hdf5
-from mimdsim.workload.data.files.hdf5 import FRAME, plain_dataset, serve
+from mimdsim.workload.data import event_columns, hdf5, shd
+from mimdsim.workload.data.hdf5 import FRAME, plain_dataset, serve
 from mimdsim.workload.interchange import nir_reading
 from mimdsim.workload.interchange.nir_writing import write_nir
 

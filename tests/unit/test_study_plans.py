@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, MissingExtra
-from mimdsim.report.figures_effects import MOST_BARS, draw_tornado
+from mimdsim.report.figures_studies import MOST_BARS, draw_tornado
 from mimdsim.report.style import picture
 from mimdsim.studies import Local, Study, make_study, run_study
 from mimdsim.studies.questions.sensitivity import sensitivity_words

@@ -101,9 +101,11 @@ def test_a_bad_file_is_refused(tmp_path: Path, arrays: dict[str, Any], message: 
     ("samples", "options", "message"),
     [
         ([], {}, "there are no samples"),
+        (7, {}, r"from_values: 1 problem\n  - samples are int, which holds no pairs of values and a label"),
         ([SEQUENCES[0]], {}, "not a pair of values and a label"),
         ([(SEQUENCES[0], 0.5)], {}, "whole numbers from 0 are needed"),
         ([(SEQUENCES[0], -1)], {}, "label -1 is not from 0"),
+        ([(SEQUENCES[0], -1)], {}, r"from_values: 1 problem\n"),
         ([("text", 0)], {}, "or not all finite"),
         ([(SEQUENCES[0], 0), (SEQUENCES[0, :3], 1)], {}, "samples have the shapes"),
         ([(SEQUENCES[0, 0], 0)], {}, r"values have the shape \[9\]"),
@@ -128,3 +130,9 @@ def test_samples_that_are_not_understood_are_refused(samples: Any, options: dict
 def test_an_encoding_that_a_source_has_not_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(MimdsimError, match=message):
         load_workload("digits", changes | {"data.inputs": 9, "data.classes": 3})
+
+
+def test_a_written_file_holds_values_and_labels_alone(tmp_path: Path) -> None:
+    mimdsim.from_values([(one, int(label)) for one, label in zip(SEQUENCES, LABELS, strict=True)], out=tmp_path)
+    with np.load(tmp_path / "values.npz") as file:
+        assert set(file.files) <= {"values", "labels", "split"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 from mimdsim.validation.reference_table import Row
 from mimdsim.validation.silicon.wafer import COLUMNS, conflicts, one_cell_cycles, product_cycles, tiled_cycles
 from mimdsim.validation.tables import validate

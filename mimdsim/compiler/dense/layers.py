@@ -8,12 +8,12 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, losses, products, surrogates
-from mimdsim.codelets.learned_constants import coefficient_pieces
+from mimdsim.codelets.derived import coefficient_pieces
 from mimdsim.compiler.context import Rules
 from mimdsim.compiler.dense import cells, planes, sample_norms
 from mimdsim.compiler.dense.context import ArrayLowering
+from mimdsim.compiler.derived import constants_of_row
 from mimdsim.compiler.layout import WORD_BYTES, entries_on
-from mimdsim.compiler.learned_constants import constants_of_row
 from mimdsim.compiler.losses import add_penalty
 from mimdsim.compiler.place.products import Blocks, ProductPlace
 from mimdsim.graph import Operation

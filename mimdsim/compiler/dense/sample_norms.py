@@ -13,7 +13,7 @@ from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.layout import entries_on
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.graph import Operation
-from mimdsim.graph.sample_norm import SampleNorm
+from mimdsim.graph.norms import SampleNorm
 
 Columns = dict[str, np.ndarray]
 

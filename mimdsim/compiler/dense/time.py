@@ -21,8 +21,8 @@ from mimdsim.compiler.time_slices import (
     waiting,
 )
 from mimdsim.graph import Graph, Operation, Scan
-from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.names import INPUT
+from mimdsim.graph.norms import STATISTICS
 
 
 def lower_forward(low: ArrayLowering, op: Operation) -> None:

@@ -28,7 +28,7 @@ from mimdsim.graph import Layer, Operation
 from mimdsim.graph.linear_neurons import Gradient, LinearNeuron, constants_of
 from mimdsim.graph.names import coefficient_of
 from mimdsim.program import Codelet, Copy
-from mimdsim.program.loop_extents import Recorded
+from mimdsim.program.loops import Recorded
 
 FLAG_THRESHOLD = 0.5  # between the zero and the one of a flag
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mimdsim.codelets import recurrence_and_bias as codelets
 from mimdsim.codelets.dense import SUM_REPLICAS
-from mimdsim.codelets.fan_in import SYNAPSE_CURRENT_PART
+from mimdsim.codelets.spikes import SYNAPSE_CURRENT_PART
 from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.compiler.layout import in_bands
 from mimdsim.compiler.sparse.selection import received

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import spikes as codelets
-from mimdsim.codelets import truncation
 from mimdsim.codelets.dense import RANDOM_OFFSETS
 from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.compiler.layout import WORD_BYTES, Where, entries_on
@@ -14,7 +13,7 @@ from mimdsim.graph import Layer, Operation
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.records import Carry
 from mimdsim.program import Codelet, Hits, TileMapping
-from mimdsim.program.loop_extents import Recorded
+from mimdsim.program.loops import Recorded
 
 WHICH = ("spikes", "gradient")  # flag rows
 ROWS = len(WHICH)
@@ -22,7 +21,7 @@ ROWS = len(WHICH)
 
 # scan, join of workers, join of tiles: from neuron 0, or from a neuron drawn for each sample
 PUBLISHED = codelets.SCAN_FLAGS, codelets.COMBINE_WORKERS, codelets.COMBINE_TILES
-FROM_A_START = truncation.SCAN_FLAGS_FROM, truncation.COMBINE_WORKERS_FROM, truncation.COMBINE_TILES_FROM
+FROM_A_START = codelets.SCAN_FLAGS_FROM, codelets.COMBINE_WORKERS_FROM, codelets.COMBINE_TILES_FROM
 
 
 def declare_random(low: Lowering, carry: Carry, layer: str) -> None:
@@ -50,7 +49,7 @@ def lower_next_random(low: Lowering, op: Operation) -> None:
     low.storage[op.outputs[0]] = (random, starts)
     where, operands = _per_list(low, layer.name), {"random": random, "starts": starts}
     constants = {"neurons": layer.neurons}
-    low.compute("draw starts", op, truncation.DRAW_STARTS, *where, operands, constants=constants, mergeable=False)
+    low.compute("draw starts", op, codelets.DRAW_STARTS, *where, operands, constants=constants, mergeable=False)
 
 
 def _by_list(low: Lowering, layer: str) -> TileMapping:

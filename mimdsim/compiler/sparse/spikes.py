@@ -17,7 +17,7 @@ from mimdsim.codelets.dense import (
     SUM_REPLICAS,
     SUM_SOME_REPLICAS,
 )
-from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
+from mimdsim.codelets.spikes import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
 from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.compiler.layout import Chips, Where, in_bands
 from mimdsim.compiler.place.collectives import Trees

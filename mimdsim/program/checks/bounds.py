@@ -14,7 +14,7 @@ from mimdsim.program.checks.scope import IN_REPEAT, ON_A_TILE, Access, Scope, en
 from mimdsim.program.checks.spike_provenance import provenance_of
 from mimdsim.program.codelet import LackingExtent, TileFormula, formula_cycles
 from mimdsim.program.codelet_closure import closure_of, is_library, size_of
-from mimdsim.program.loop_extents import RECORDED, Derived, Hits, Lists, Recorded
+from mimdsim.program.loops import RECORDED, Derived, Hits, Lists, Recorded
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.program import Program, Stretch, extents_named, extents_of
 from mimdsim.program.records import MOST_CONSTANT_BYTES, Problem, Relay, Variable, VertexTable

@@ -16,7 +16,7 @@ import numpy as np
 
 from mimdsim.base.errors import near
 from mimdsim.program.codelet import Field
-from mimdsim.program.loop_extents import Recorded
+from mimdsim.program.loops import Recorded
 from mimdsim.program.program import Body, Program, Repeat, stretches
 from mimdsim.program.records import Superstep, VertexTable
 

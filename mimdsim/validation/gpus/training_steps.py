@@ -19,9 +19,8 @@ from mimdsim.base.residuals import interval
 from mimdsim.gpu import find_strategy, time_on_gpu
 from mimdsim.gpu.kernels import InputEncoding
 from mimdsim.graph import Adam, Graph, Layer, SpikingNetwork, training_graph
-from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.convolution import Convolution, convolutions_of
 from mimdsim.graph.neuron_models import neuron_of
-from mimdsim.graph.notation import convolutions_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.gpus.products import LARGEST_EXTENT, device_of, find_precision, origin_of

@@ -34,7 +34,7 @@ from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.costs.core_costs import price
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.codelet_costs import Core
-from mimdsim.program.instruction_mix import Mix
+from mimdsim.program.loops import Mix
 from mimdsim.validation.reference_table import Asked, Cells, Fields, Reader, ReferenceTable, within_bounds
 
 MACHINE = "wse2"

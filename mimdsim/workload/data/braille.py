@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.workload.data.event_columns import NpzStore, SampleFile, check_range
 from mimdsim.workload.data.events import POLARITIES, Ints, rank_in_run, refused
-from mimdsim.workload.data.files.event_columns import NpzStore, SampleFile, check_range
 
 TAXELS = 12
 CLASSES = 27

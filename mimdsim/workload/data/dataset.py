@@ -28,7 +28,7 @@ from mimdsim.workload.data.events import (
     refused,
     smaller_grid,
 )
-from mimdsim.workload.data.files.hdf5 import shared_process
+from mimdsim.workload.data.hdf5 import shared_process
 from mimdsim.workload.data.values import Numbers, file_values, grey_images, random_values
 from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, STEADY, Data
 

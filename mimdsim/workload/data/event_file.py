@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.data.events import POLARITIES, Events, Ints, refused
-from mimdsim.workload.data.files import event_columns
-from mimdsim.workload.data.files.event_columns import (
+from mimdsim.workload.data import event_columns
+from mimdsim.workload.data.event_columns import (
     MAX_TIME_SECONDS,
     MICROSECONDS,
     PLACES,
@@ -24,6 +23,7 @@ from mimdsim.workload.data.files.event_columns import (
     SampleFile,
     check_range,
 )
+from mimdsim.workload.data.events import POLARITIES, Events, Ints, refused
 from mimdsim.workload.description.sections import Data
 
 SUFFIXES: dict[str, Callable[[Path], ColumnStore]] = {".npz": NpzStore, ".h5": Hdf5Store, ".hdf5": Hdf5Store}

@@ -14,7 +14,7 @@ from mimdsim.base.compressed_columns import distinct
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import show_quantity
-from mimdsim.numerics.columns.augmentation import move
+from mimdsim.numerics.sparse.spikes import move
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]

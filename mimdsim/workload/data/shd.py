@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.workload.data.event_columns import label_advice
 from mimdsim.workload.data.events import Events, Ints
-from mimdsim.workload.data.files.event_columns import label_advice
-from mimdsim.workload.data.files.hdf5 import plain_dataset, values_of
+from mimdsim.workload.data.hdf5 import plain_dataset, values_of
 
 CHANNELS = 700
 CLASSES = {"shd": 20, "ssc": 35}

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.base.npz_reader import Member, NpzFile
+from mimdsim.base.npz_reader import Member, NpzFile, npz_bytes
 from mimdsim.base.rng import stream
+from mimdsim.workload.data.event_columns import MAX_SAMPLES
 from mimdsim.workload.data.events import Ints, refused
-from mimdsim.workload.data.files.event_columns import MAX_SAMPLES
 from mimdsim.workload.data.sources import MAX_LIST_BYTES, SUBSETS, cut_samples, digit_images, path_of, sample_counts
 from mimdsim.workload.description.sections import STEADY, Data
 
@@ -74,15 +73,13 @@ def sample_shape(data: Data) -> tuple[int, ...]:
 
 def write_values(parts: list[Numbers]) -> bytes:
     """A file of values (docs/event-format.md) with one part, or those to train and to test on."""
-    arrays: dict[str, Any] = {
+    arrays = {
         "values": np.concatenate([part.values for part in parts]),
         "labels": np.concatenate([part.labels for part in parts]),
     }
     if len(parts) > 1:
         arrays["split"] = np.repeat([0, 1], [len(part.labels) for part in parts])
-    packed = io.BytesIO()
-    np.savez_compressed(packed, allow_pickle=False, **arrays)
-    return packed.getvalue()
+    return npz_bytes(arrays)
 
 
 def _check_shapes(path: Path, members: dict[str, Member], data: Data) -> None:

@@ -12,15 +12,14 @@ import numpy as np
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cells import Cell
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window, same_size
-from mimdsim.graph.delays import Delays
+from mimdsim.graph.derived import Delays, WeightFunction
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.names import INPUT
+from mimdsim.graph.norms import BatchNorm
 from mimdsim.graph.sources import Source, source_of
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
-from mimdsim.graph.weight_functions import WeightFunction
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape, pixel_grid
@@ -35,7 +34,7 @@ from mimdsim.workload.description.sections import (
     loss_of,
 )
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
-from mimdsim.workload.interchange.start import imported_layers
+from mimdsim.workload.interchange.layers import imported_layers
 
 FUNCTIONS_OF = ("weights", "recurrent", "bias")  # roles
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from mimdsim.base.errors import MappingError, near, suggest
-from mimdsim.base.schema import OneOrMore, Section
+from mimdsim.base.schema import OneOrMore, Section, has_default
 from mimdsim.base.search_path import PathText
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.sources import source_of
@@ -156,7 +156,7 @@ class WeightFunctionKeys(Section):
     """What weights are made of a parameter."""
 
     function: str
-    """The function of every number of the parameter, by name (`graph/weight_functions.py`)."""
+    """The function of every number of the parameter, by name (`graph/derived.py`)."""
     signs: tuple[int, ...] = Field(default=(), max_length=65_536)
     """Numbers of consecutive sources that excite (positive) and that inhibit (negative), as in [24, -6], whose weights
     are multiplied by 1 and -1; none: all excite."""
@@ -453,7 +453,7 @@ class TrainingRecipe(Trained):
             "rate_epochs": ("step",),
             "rate_table": ("table",),
         }
-        given = [key for key in takes if getattr(self, key) != type(self).model_fields[key].default]
+        given = [key for key in takes if not has_default(self, key)]
         problems = [
             f'training.{key}: is for schedule = {_one_of(list(takes[key]))}, not "{self.schedule}"'
             for key in given

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mimdsim.graph.batch_norm import OF_SAMPLES
+from mimdsim.base.schema import has_default
+from mimdsim.graph.norms import OF_SAMPLES
 
 if TYPE_CHECKING:
     from mimdsim.workload.description.workload import Workload
@@ -166,9 +167,5 @@ def unread_keys(workload: Workload, changed: Collection[str] = ()) -> Iterator[U
             name, key = dotted.split(".")
             section = getattr(workload, name)
             serves_another = decided_by in changed and dotted not in changed
-            if (
-                key in section.model_fields_set
-                and not serves_another
-                and getattr(section, key) != type(section).model_fields[key].get_default(call_default_factory=True)
-            ):
+            if key in section.model_fields_set and not serves_another and not has_default(section, key):
                 yield Unread(dotted, decided_by, f"{dotted}: has no effect, because {because}")

@@ -19,8 +19,13 @@ from mimdsim.workload.interchange.model_file import ImportedNetwork, Population,
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
-from mimdsim.workload.interchange.state_dict import Assignment, chain_of, weights_of_state_dict
-from mimdsim.workload.interchange.weights_file import read_arrays, write_safetensors
+from mimdsim.workload.interchange.weights_file import (
+    Assignment,
+    chain_of,
+    read_arrays,
+    weights_of_state_dict,
+    write_safetensors,
+)
 
 Array = npt.NDArray[Any]
 Table = dict[str, Any]

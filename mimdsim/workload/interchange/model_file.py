@@ -35,10 +35,15 @@ from mimdsim.base.files import parse_json
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.graph.sources import Source, labels_of, source_of
-from mimdsim.workload.interchange.nir_nodes import Reals
-from mimdsim.workload.interchange.nir_planes import bounded
-from mimdsim.workload.interchange.state_dict import FROM, chain_of, layer_names
-from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
+from mimdsim.workload.interchange.nir_nodes import Reals, bounded
+from mimdsim.workload.interchange.weights_file import (
+    FROM,
+    chain_of,
+    layer_names,
+    read_notes,
+    read_safetensors,
+    write_safetensors,
+)
 
 FORM, FORM_OF_SOURCES = "mimdsim model 1", "mimdsim model 2"
 _NEEDED = ("decay", "gain", "rest")

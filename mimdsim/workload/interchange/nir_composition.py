@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from mimdsim.workload.description.sections import MAX_LAYERS
-from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, OF_PLANES, NirNode, NodeProblem, Reals
-from mimdsim.workload.interchange.nir_planes import PlaneMap
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, OF_PLANES, NirNode, NodeProblem, PlaneMap, Reals
 
 WHOLE_DELAY = 1e-3  # assumed: how far a delay may be from a whole number of timesteps, in timesteps
 MOST_TIMESTEPS = 10_000  # assumed: far longer than any training sequence

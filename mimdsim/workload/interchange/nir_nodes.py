@@ -1,4 +1,4 @@
-"""The vocabulary of a NIR file: node types with their arrays, and the graph that is read.
+"""The vocabulary of a NIR file: node types with their arrays, the graph that is read, and its planes.
 
 Source: NIR (neuromorphic intermediate representation), package `nir` 1.0.8; files of older versions differ in that
 neurons have no `v_reset` (their documentation then subtracted the threshold, newer versions reset to a value).
@@ -6,13 +6,17 @@ neurons have no `v_reset` (their documentation then subtracted the threshold, ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.graph.convolution import Convolution, Pair, Planes, Pool, Window
 
 Reals = npt.NDArray[np.float64]
 
@@ -130,3 +134,161 @@ def flatten(path: Path, graph: NirGraph) -> tuple[dict[str, NirNode], list[tuple
     if kinds or problems:
         raise DescriptionError(str(path), [*kinds, *problems][:40])
     return nodes, list(edges)
+
+
+# ---- convolutions and pools of a NIR graph: how a population reads planes, put together node by node
+
+
+T = TypeVar("T")
+PADDING = "padding"  # numbers, or a word
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlaneMap:
+    """A pool, weights and another pool, each of which may be missing, of planes that the source says.
+
+    weights [channels read by a group * taps, channels made] of a window (None: all of the planes), bias one for each
+    of these; sides: height and width of what the weights read, where the node says them.
+    """
+
+    before: Pool | None = None
+    window: Window | None = None
+    weights: Reals | None = None
+    bias: Reals | None = None
+    after: Pool | None = None
+    sides: tuple[int | None, int | None] = (None, None)
+    groups: int = 1
+
+    @property
+    def planes(self) -> Planes | None:
+        """Of the source, as far as the nodes say them."""
+        high, wide = self.sides
+        if self.before or self.window is None or self.weights is None or high is None or wide is None:
+            return None
+        return Planes(channels=self.groups * len(self.weights) // self.window.taps, height=high, width=wide)
+
+    def convolution(self, planes: Planes) -> Convolution:
+        """Of a source of `planes`; raises NodeProblem for maps without weights and windows that do not fit."""
+        weights = self.weights
+        if weights is None:
+            raise NodeProblem("gets pools of planes without weights; a layer has weights")
+        read = _fits(lambda: self.before.over(planes) if self.before else planes)
+        for said, side in zip(self.sides, (read.height, read.width), strict=True):
+            if said not in (None, side):
+                raise NodeProblem(f"reads planes of {read}; its convolution is for a side of {said}, not {side}")
+        window = self.window or Window.whole(read)
+        covers = read.channels * window.taps
+        if covers != len(weights) * self.groups:
+            raise NodeProblem(f"has weights for {len(weights) * self.groups} inputs of a window that covers {covers}")
+        channels, groups = int(weights.shape[1]), self.groups
+        made = partial(Convolution, planes=planes, window=window, channels=channels, groups=groups)
+        return _fits(lambda: bounded(made(before=self.before, after=self.after)))
+
+    def through(self, node: NirNode) -> PlaneMap:
+        """What comes of it by a convolution, a pool or a matrix; raises NodeProblem for what no layer does."""
+        if node.kind in POOLS:
+            pool = _fits(lambda: Pool(kind=POOLS[node.kind], window=_window(node, _pair(node, "kernel_size"))))
+            if (self.before if self.weights is None else self.after) is not None:
+                raise NodeProblem("follows another pool; a layer has one before its weights and one after")
+            return replace(self, before=pool) if self.weights is None else replace(self, after=pool)
+        if "weight" not in node.arrays:
+            raise NodeProblem(
+                "follows a convolution or a pool, which only pools, weights and neurons may; fold a scale into weights"
+            )
+        if self.weights is not None:
+            raise NodeProblem("follows a convolution without neurons between both; put neurons there")
+        weight, one = node.arrays["weight"], node.kind == "Conv1d"
+        extents = {"Conv1d": 3, "Conv2d": 4}.get(node.kind, 2)
+        if weight.ndim != extents:
+            raise NodeProblem(f"'weight' has the shape {list(weight.shape)}; {extents} extents are needed")
+        bias = node.arrays["bias"].reshape(-1) if "bias" in node.arrays else None
+        if bias is not None:
+            if bias.size not in (1, len(weight)):
+                raise NodeProblem(f"'bias' has {bias.size} values for {len(weight)} channels")
+            bias = np.broadcast_to(bias, (len(weight),)) if bias.any() else None
+        made = replace(self, weights=weight.reshape(len(weight), -1).T, bias=bias)
+        if extents == 2:
+            return made
+        groups = node.arrays["groups"].reshape(-1)
+        if groups.size != 1 or not 1 <= groups[0] <= MAX_VALUES or groups[0] % 1:
+            raise NodeProblem(f"has {groups[:4].tolist()} groups; one whole number of at least 1 is needed")
+        high, wide = (1, *weight.shape[2:]) if one else weight.shape[2:]
+        sides: tuple[int | None, int | None] = (1, None) if one else (None, None)
+        if "input_shape" in node.arrays:
+            sides = _pair(node, "input_shape", one)
+            if min(sides) < 1:
+                raise NodeProblem(f"'input_shape' is {sides}; at least 1 is needed")
+        return replace(made, window=_window(node, (int(high), int(wide))), sides=sides, groups=int(groups[0]))
+
+
+def bounded(convolution: Convolution) -> Convolution:
+    """The same; raises MappingError for one whose planes or windows have too many values to be written out."""
+    planes, read, made = convolution.planes, convolution.read, convolution.made
+    result = convolution.result
+    taps = [made.positions * convolution.window.taps]
+    taps += [read.positions * convolution.before.window.taps] if convolution.before else []
+    taps += [result.positions * convolution.after.window.taps] if convolution.after else []
+    if min(*planes.shape, convolution.channels) < 1:
+        raise MappingError(f"planes of {planes} and {convolution.channels} channels: at least 1 of each is needed")
+    if max(planes.neurons, read.neurons, made.neurons, convolution.fan_in * convolution.channels, *taps) > MAX_VALUES:
+        raise MappingError(
+            f"planes of {planes}, {read} and {made} take over {MAX_VALUES} neurons, or windows over them"
+        )
+    return convolution
+
+
+def planes_of(shape: Reals) -> Planes | None:
+    """Of a checked shape [channels, height, width] or [channels, length]; None for any other."""
+    if shape.size not in (2, 3):
+        return None
+    channels, *sides = map(int, shape.tolist())
+    return Planes(channels=channels, height=sides[0] if len(sides) == 2 else 1, width=sides[-1])
+
+
+def _fits(make: Callable[[], T]) -> T:
+    """What is made; raises NodeProblem where a window cannot be."""
+    try:
+        return make()
+    except MappingError as problem:
+        raise NodeProblem(str(problem)) from None
+
+
+def _window(node: NirNode, size: Pair) -> Window:
+    """The window of a node; one number is for both sides, of one dimension for the width."""
+    one, word = node.kind == "Conv1d", node.words.get(PADDING, "")
+    stride = _pair(node, "stride", one)
+    dilation = _pair(node, "dilation", one) if "dilation" in node.arrays else (1, 1)
+    if word == "same":
+        spare = [reach * (side - 1) for side, reach in zip(size, dilation, strict=True)]
+        if any(each % 2 for each in spare) or stride != (1, 1):
+            raise NodeProblem("its padding 'same' is not the same on both sides; give it as numbers")
+        padding = spare[0] // 2, spare[1] // 2
+    elif word not in ("", "valid"):
+        raise NodeProblem(f"its padding is '{word}'; numbers, 'same' and 'valid' are known")
+    else:
+        padding = (0, 0) if word else _pair(node, PADDING, one)
+    return _fits(lambda: Window(kernel=size, stride=stride, padding=padding, dilation=dilation))
+
+
+def _pair(node: NirNode, name: str, one: bool = False) -> Pair:
+    """Of the height and the width; in one dimension the height is as of a single row."""
+    values = node.arrays[name].reshape(-1) if name in node.arrays else np.zeros(0)
+    if values.size not in ((1,) if one else (1, 2)) or np.any(values % 1) or np.any(np.abs(values) > MAX_VALUES):
+        wanted = "one" if one else "one or two"
+        raise NodeProblem(f"'{name}' is {values[:4].tolist()}; {wanted} whole numbers are needed")
+    least = 0 if name == PADDING else 1
+    return (least, int(values[0])) if one else (int(values[0]), int(values[-1]))
+
+
+def by_channel(node: NirNode, planes: Planes) -> NirNode:
+    """Neurons of planes with one number for each channel in place of one for each neuron; raises NodeProblem where
+    those of a channel differ."""
+    arrays = {}
+    for name, values in node.arrays.items():
+        if values.size == planes.neurons and planes.positions > 1:
+            of_channels = values.reshape(planes.channels, planes.positions)
+            if np.any(of_channels != of_channels[:, :1]):
+                raise NodeProblem(f"'{name}' differs within a channel; neurons of planes have one for each channel")
+            values = of_channels[:, 0]
+        arrays[name] = values
+    return replace(node, arrays=arrays)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.data.files.hdf5 import follow_links, plain_dataset, values_of
+from mimdsim.workload.data.hdf5 import follow_links, plain_dataset, values_of
 from mimdsim.workload.interchange.nir_nodes import (
     GRAPH,
     MAX_DEPTH,

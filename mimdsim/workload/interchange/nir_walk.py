@@ -30,9 +30,19 @@ from mimdsim.workload.interchange.nir_composition import (
     width,
 )
 from mimdsim.workload.interchange.nir_neurons import Discretisation, ambiguities_of, dt_of_file, dynamics_of
-from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirGraph, NirNode, NodeProblem, Reals, flatten
-from mimdsim.workload.interchange.nir_planes import PlaneMap, by_channel, planes_of
-from mimdsim.workload.interchange.state_dict import layer_names, natural
+from mimdsim.workload.interchange.nir_nodes import (
+    MAX_VALUES,
+    NEURONS,
+    NirGraph,
+    NirNode,
+    NodeProblem,
+    PlaneMap,
+    Reals,
+    by_channel,
+    flatten,
+    planes_of,
+)
+from mimdsim.workload.interchange.weights_file import layer_names, natural
 
 AS_FILE = Discretisation()
 Reads = dict[tuple[str, int], Term]  # by the nodes of other populations, or of the input, and delays in timesteps

@@ -16,15 +16,14 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MissingExtra
 from mimdsim.base.files import writable_folder, write_atomically
-from mimdsim.graph.batch_norm import folded
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.names import INPUT
+from mimdsim.graph.norms import folded
 from mimdsim.workload.description.network import network_of
 from mimdsim.workload.description.workload import Workload
-from mimdsim.workload.interchange.layers import network_of_layers
+from mimdsim.workload.interchange.layers import accuracies_of, given_weights, network_of_layers, neuron_differences
 from mimdsim.workload.interchange.model_file import ImportedNetwork, Population
 from mimdsim.workload.interchange.nir_nodes import GRAPH, POOLS, NirGraph, NirNode, NodeProblem, Reals
-from mimdsim.workload.interchange.start import accuracies_of, given_weights, neuron_differences
 from mimdsim.workload.interchange.weights_file import check_weights, read_arrays
 
 VERSION = "1.0.8"

@@ -8,7 +8,7 @@ import io
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
 from mimdsim.base.files import folder_to_make, read_bounded_text, write_atomically
+from mimdsim.base.npz_reader import npz_bytes
 from mimdsim.base.schema import toml_text
 from mimdsim.workload.data.event_file import EventFile, sensor_of
 from mimdsim.workload.description.workload import Workload, load_workload
@@ -160,15 +161,7 @@ class _Reading:
         if isinstance(samples, (str, os.PathLike)):
             yield from self._of_csv(Path(samples))
             return
-        for number, item in enumerate(items_of(samples)):
-            where = f"sample {number}"
-            try:
-                events, label = item
-            except (TypeError, ValueError):
-                raise _refused(f"{where} is {type(item).__name__}, not a pair of events and a label") from None
-            labels = np.asarray(label)
-            if labels.ndim > 1 or labels.dtype.kind not in "iub":
-                raise _refused(f"{where}: its label is {shortened(repr(label))}; whole numbers from 0 are needed")
+        for where, events, labels in labelled(samples, "events", _refused):
             if (columns := _columns(events)) is not None:
                 if labels.ndim:
                     raise _refused(f"{where}: columns of events have one label, here are {labels.size}")
@@ -195,7 +188,7 @@ class _Reading:
                 made[name] = _whole(values, f"{where}, column '{name}'")
             if made[name].shape != t.shape:
                 raise _refused(f"{where}: column '{name}' has {made[name].size} entries, t has {t.size}")
-        return Recording(label_of(label, where), made)
+        return Recording(label_of(label, where, _refused), made)
 
     def _microseconds(self, t: npt.NDArray[Any], where: str) -> Ints:
         if t.ndim != 1 or t.dtype.kind not in "iuf":
@@ -228,7 +221,7 @@ class _Reading:
         for number, label in enumerate(labels.reshape(-1)):
             mine = entries[axes[0]] == number
             columns = {"t_microseconds": entries[time][mine] * 1000, "unit": unit[mine]}
-            yield Recording(label_of(int(label), where), columns)
+            yield Recording(label_of(int(label), where, _refused), columns)
 
     def _of_csv(self, path: Path) -> Iterator[Recording]:
         """Rows of events, samples in the order of their numbers."""
@@ -265,13 +258,26 @@ class _Reading:
             yield self._of_columns(columns, int(label[mine][0]), f"{path}, sample {number}")
 
 
-def items_of(samples: Any) -> Iterable[Any]:
-    """Of a data set with a length and an index, or of anything that can be iterated; data sets need not end a loop."""
+def labelled(
+    samples: Any, what: str, refused: Callable[[str], DescriptionError]
+) -> Iterator[tuple[str, Any, npt.NDArray[Any]]]:
+    """(where it is, what is labelled, its label or, of a batch, labels) of a data set with a length and an index, which
+    need not end a loop, or of anything that can be iterated; raises `refused` for what holds no such pairs."""
+    items = samples
     if hasattr(samples, "__getitem__") and hasattr(samples, "__len__"):
-        return (samples[at] for at in range(len(samples)))
-    if not isinstance(samples, Iterable):
-        raise _refused(f"samples are {type(samples).__name__}, which holds no pairs of events and a label")
-    return samples
+        items = (samples[at] for at in range(len(samples)))
+    if not isinstance(items, Iterable):
+        raise refused(f"samples are {type(samples).__name__}, which holds no pairs of {what} and a label")
+    for number, item in enumerate(items):
+        where = f"sample {number}"
+        try:
+            given, label = item
+            labels = np.asarray(label)
+        except (TypeError, ValueError):
+            raise refused(f"{where} is {type(item).__name__}, not a pair of {what} and a label") from None
+        if labels.ndim > 1 or labels.dtype.kind not in "iub":
+            raise refused(f"{where}: its label is {shortened(repr(label))}; whole numbers from 0 are needed")
+        yield where, given, labels
 
 
 def _columns(events: Any) -> Mapping[str, Any] | None:
@@ -319,9 +325,9 @@ def _polarity(values: npt.NDArray[Any], polarities: int, where: str) -> Ints:
     return (values > 0).astype(np.int64)
 
 
-def label_of(label: int, where: str) -> int:
+def label_of(label: int, where: str, refused: Callable[[str], DescriptionError]) -> int:
     if not 0 <= label < 65_536:
-        raise _refused(f"{where}: label {label} is not from 0 to 65,535")
+        raise refused(f"{where}: label {label} is not from 0 to 65,535")
     return label
 
 
@@ -343,6 +349,4 @@ def _event_file(subsets: list[list[Recording]]) -> bytes:
     arrays["offsets"] = np.cumsum([0, *(each["t_microseconds"].size for each in columns)])
     if len(subsets) > 1:
         arrays["split"] = np.repeat([0, 1], [len(subset) for subset in subsets])
-    packed = io.BytesIO()
-    np.savez_compressed(packed, allow_pickle=False, **arrays)
-    return packed.getvalue()
+    return npz_bytes(arrays)

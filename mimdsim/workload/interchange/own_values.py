@@ -13,7 +13,7 @@ from mimdsim.base.errors import DescriptionError, shortened
 from mimdsim.workload.data.values import Numbers, write_values
 from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.description.workload import Workload, load_workload
-from mimdsim.workload.interchange.own_events import DEFAULT_HIDDEN, items_of, label_of, write_own
+from mimdsim.workload.interchange.own_events import DEFAULT_HIDDEN, label_of, labelled, write_own
 
 FILE = "values.npz"
 
@@ -61,17 +61,13 @@ def _refused(problem: str) -> DescriptionError:
 
 def _samples(samples: Any, steady: bool, time_axis: int) -> Iterator[tuple[np.ndarray, int]]:
     """(float32[inputs] or [timesteps, inputs], label) of every sample."""
-    for number, item in enumerate(items_of(samples)):
-        where = f"sample {number}"
+    for where, given, labels in labelled(samples, "values", _refused):
         try:
-            given, label = item
-            values, labels = np.asarray(given), np.asarray(label)
+            values = np.asarray(given)
         except (TypeError, ValueError):
-            raise _refused(f"{where} is {type(item).__name__}, not a pair of values and a label") from None
+            raise _refused(f"{where} is {type(given).__name__}, not a pair of values and a label") from None
         if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
             raise _refused(f"{where}: values are {shortened(str(values.dtype))}, or not all finite")
-        if labels.ndim > 1 or labels.dtype.kind not in "iub":
-            raise _refused(f"{where}: its label is {shortened(repr(label))}; whole numbers from 0 are needed")
         batch = values if labels.ndim else values[None]
         if (
             len(batch) != labels.size
@@ -83,7 +79,7 @@ def _samples(samples: Any, steady: bool, time_axis: int) -> Iterator[tuple[np.nd
             if not steady:
                 one = np.moveaxis(one, time_axis, 0)
             flat = one.reshape(-1) if steady else one.reshape(len(one), -1)
-            yield flat.astype(np.float32), label_of(int(of), where)
+            yield flat.astype(np.float32), label_of(int(of), where, _refused)
 
 
 def _numbers(samples: list[tuple[np.ndarray, int]]) -> Numbers:

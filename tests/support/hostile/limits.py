@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from unittest.mock import patch
 
-from mimdsim.workload.data.files import hdf5
+from mimdsim.workload.data import hdf5
 
 LIMIT_SECONDS = 10.0
 LIMIT_BYTES = 10**9

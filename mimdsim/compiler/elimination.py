@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from mimdsim.codelets.dense import KEPT, can_store, read_in_place, store_in_place
-from mimdsim.compiler.passes.merge import touched
+from mimdsim.compiler.merge import touched
 from mimdsim.program import Copy, Program, Superstep, VertexTable
 from mimdsim.program.checks.scope import Access, Scope
 from mimdsim.program.program import map_runs

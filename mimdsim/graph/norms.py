@@ -1,4 +1,5 @@
-"""Batch norm of what a layer reads: its current, of mean 0 and variance 1 over the samples, times a gain, plus a bias.
+"""Norms. Batch norm of what a layer reads: its current, of mean 0 and variance 1 over the samples, times a gain, plus a
+bias; norms of single samples follow it.
 
 Gain and bias are trained, one number for each column: a neuron, or a channel of planes, whose positions count like
 samples. A training step normalises by the statistics of its batch and keeps running averages of them; what is not
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, check_choice
 from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like, per_element, summed
 
 if TYPE_CHECKING:
     from mimdsim.graph.layer import Layer
+
 
 OF_SAMPLES = ("sample", "root_mean_square")
 PER = ("timestep", "sequence", "each_timestep", *OF_SAMPLES)
@@ -31,7 +33,7 @@ STATISTICS = ("mean", "variance")  # roles of the running averages, which are ke
 @dataclass(frozen=True, kw_only=True)
 class BatchNorm:
     """per: the statistics are those of every timestep, or of all timesteps of the sequence together; or, of a "sample",
-    those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`sample_norm.py`); of
+    those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`SampleNorm`); of
     a "root_mean_square" alike, about 0 instead of the mean.
     rows: of gain, bias and statistics, one for each timestep where these are of "each_timestep". fixed: by the running
     averages, which stay as they are. epsilon: added to the variance. momentum: the share that a new value has of a
@@ -45,8 +47,7 @@ class BatchNorm:
     fixed: bool = False
 
     def __post_init__(self) -> None:
-        if self.per not in PER:
-            raise MappingError(f"network.batch_norm = {self.per!r} is not a valid choice{suggest(self.per, PER)}")
+        check_choice("network.batch_norm", self.per, PER)
         if not self.epsilon > 0 or not 0 <= self.momentum <= 1:
             raise MappingError(
                 f"batch norm with epsilon {self.epsilon} and momentum {self.momentum} is not valid: epsilon must be "
@@ -214,5 +215,92 @@ BATCH_NORM = (
         shapes=like(0),
         evaluate=lambda how, held, now: (held.dtype.type(how.kept) * held + held.dtype.type(how.share) * now,),
         flops=per_element(3),
+    ),
+)
+
+
+# ---- layer, group and instance norm: currents of a sample, of mean 0 and variance 1 over equal shares of its columns;
+# and of the root mean square alone, whose mean stays (RMSNorm).
+#
+# Gain and bias are rows that are multiplied and added after it (`self_synapse`, `bias_add`). Nothing is averaged over
+# samples, so that evaluations do the same.
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleNorm:
+    """Statistics of a sample, which has so many rows (positions), for each of `groups` equal shares of the columns.
+    epsilon: added to the variance. centred: the mean is taken off; else the variance is about 0."""
+
+    positions: int
+    groups: int
+    epsilon: float
+    centred: bool = True
+
+    def shares(self, x: np.ndarray) -> np.ndarray:
+        """[samples, positions, groups, columns of a group] of [rows, columns]."""
+        return x.reshape(-1, self.positions, self.groups, x.shape[-1] // self.groups)
+
+    def values(self, columns: int) -> int:
+        """How many have a mean and a variance in common."""
+        return self.positions * columns // self.groups
+
+
+def of_sample(norm: BatchNorm, positions: int) -> SampleNorm:
+    centred = norm.per == "sample"
+    return SampleNorm(positions=positions, groups=norm.groups, epsilon=norm.epsilon, centred=centred)
+
+
+def _mean(shares: np.ndarray) -> np.ndarray:
+    """[samples, 1, groups, 1]; numpy adds float32 one by one."""
+    mean: np.ndarray = shares.mean(axis=(1, 3), keepdims=True, dtype=np.float64).astype(shares.dtype)
+    return mean
+
+
+def _inverse_deviation(norm: SampleNorm, variance: np.ndarray) -> np.ndarray:
+    kind = variance.dtype.type
+    inverse: np.ndarray = kind(1) / np.sqrt(variance + kind(norm.epsilon))
+    return inverse
+
+
+def _standardise(norm: SampleNorm, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the shape of x, and the variances [samples, groups]."""
+    shares = norm.shares(x)
+    apart = shares - _mean(shares) if norm.centred else shares
+    variance = _mean(apart * apart)
+    made = apart * _inverse_deviation(norm, variance)
+    return made.reshape(x.shape), variance.reshape(-1, norm.groups)
+
+
+def _gradient(norm: SampleNorm, q: np.ndarray, made: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray]:
+    gradient, normal = norm.shares(q), norm.shares(made)
+    inverse = _inverse_deviation(norm, variance).reshape(-1, 1, norm.groups, 1)
+    apart = gradient - normal * _mean(gradient * normal)
+    apart = apart - _mean(gradient) if norm.centred else apart
+    return ((inverse * apart).reshape(q.shape),)
+
+
+def _standardise_vjp(build: Backward, op: Operation, q: str | None, _variance: str | None) -> tuple[str | None, ...]:
+    assert q is not None
+    inputs = (q, *map(build.saved, op.outputs))
+    layer = op.layer
+    return (build.one("standardise_gradient", inputs, f"{layer}.d_current", layer=layer, attributes=op.attributes),)
+
+
+SAMPLE_NORM = (
+    OpDef(
+        name="standardise",
+        shapes=lambda values, norm: (
+            ("", Value(name="", shape=values[0].shape)),
+            ("variance", Value(name="", shape=(values[0].shape[0] // norm.positions, norm.groups))),
+        ),
+        evaluate=_standardise,
+        vjp=_standardise_vjp,
+        flops=lambda values, norm: (6 if norm.centred else 4) * elements(values[0]),
+    ),
+    OpDef(
+        name="standardise_gradient",
+        shapes=like(0),
+        evaluate=_gradient,
+        flops=lambda values, norm: (7 if norm.centred else 5) * elements(values[0]),
     ),
 )

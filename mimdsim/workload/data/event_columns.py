@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.npz_reader import Member, NpzFile
-from mimdsim.workload.data.files.hdf5 import plain_dataset, values_of
+from mimdsim.workload.data.hdf5 import plain_dataset, values_of
 
 MICROSECONDS, SECONDS = "t_microseconds", "t_seconds"
 PLACES = ("x", "y", "p", "unit")

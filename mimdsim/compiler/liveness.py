@@ -10,14 +10,13 @@ from the superstep before the first that takes some to that after the last.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mimdsim.base.compressed_columns import compact, wide
-from mimdsim.base.phases import in_order
-from mimdsim.base.shown import Sheet, Shown
+from mimdsim.base.shown import Sheet, Shown, in_order
 from mimdsim.base.units import show_bytes
 from mimdsim.costs.memory_behind_tiles import transfers_of
 from mimdsim.machine import MimdMachine
@@ -268,3 +267,34 @@ def _touches(superstep: Superstep) -> list[tuple[str, bool]]:
             if item.access == "write":
                 writes.append((name, item.shift is None))
     return reads + writes
+
+
+# ---- which variables of a compiled program lie behind the tiles (`mapping.behind_tiles`)
+
+
+OF_CATEGORY = {"optimiser": "optimiser", "weights": "weights"}
+STASHED = ("neuron states", "spike ids")  # categories of what is kept for the backward pass
+
+
+def variables_behind(program: Program, kinds: Collection[str]) -> tuple[str, ...]:
+    """Names of the variables of some kinds, in the order of the program. "stash": sequences, an entry for each
+    timestep, of spikes and states."""
+    categories = {OF_CATEGORY[kind] for kind in kinds if kind != "stash"}
+    sequences = _sequences(program) if "stash" in kinds else frozenset()
+    return tuple(
+        name
+        for name, variable in program.variables.items()
+        if variable.category in categories or (name in sequences and variable.category in STASHED)
+    )
+
+
+def _sequences(program: Program) -> frozenset[str]:
+    """Variables of which a superstep takes the entry of a timestep."""
+    found = set()
+    for superstep, _, _ in program.supersteps():
+        for copy in superstep.copies:
+            found |= {copy.source} if copy.source_shift is not None else set()
+            found |= {copy.target} if copy.target_shift is not None else set()
+        for table in superstep.tables:
+            found |= {table.operands[field.name] for field in table.codelet.fields if field.shift is not None}
+    return frozenset(found)

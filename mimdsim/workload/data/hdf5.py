@@ -96,7 +96,7 @@ def shared_process() -> Iterator[None]:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    root = str(Path(__file__).resolve().parents[4])
+    root = str(Path(__file__).resolve().parents[3])
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),

@@ -1,1 +1,0 @@
-"""Passes over a lowered program."""
