@@ -267,8 +267,8 @@ def cell_of(model: str | CellModel, parameters: Mapping[str, Any] | None = None)
     for name in given:
         if name not in known:
             raise MappingError(
-                f"network.neuron_parameters.{name}: cell '{model.name}' has no such parameter{suggest(name, known)}; "
-                f"it has {', '.join(known) or 'none'}"
+                f"network.neuron_parameters.{name}: cell '{model.name}' has no such parameter"
+                f"{suggest(name, known) or '; it has none'}"
             )
     values = {name: given.get(name, parameter.default) for name, parameter in known.items()}
     for name, value in values.items():

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, check_choice
 from mimdsim.graph.records import (
     Backward,
     OpDef,
@@ -150,11 +150,7 @@ class LinearNeuron:
             (self.reset_by, RESETS_BY, "reset_by"),
             (self.reset_gradient, RESET_GRADIENTS, "reset_gradient"),
         ):
-            if value not in known:
-                hint = suggest(value, list(known))
-                raise MappingError(
-                    f"network.{key} = {value!r} is not a valid choice{hint}; write one of {', '.join(known)}"
-                )
+            check_choice(f"network.{key}", value, known)
         count = len(self.states)
         if not 1 <= count <= MOST_STATES:
             raise MappingError(f"neuron '{self.model}' has {count} states; 1 to {MOST_STATES} are possible")
