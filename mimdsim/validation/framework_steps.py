@@ -56,14 +56,8 @@ def framework_step_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     images = row.number("images_per_s", above=0)
     beta = row.number("beta")
     measured = 1e3 * batch / images
-    yield {
-        "name": f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, "
-        f"{images:,.0f} images/s",
-        "unit": "ms",
-        "published": measured,
-        "tolerance": TOLERANCE,
-        "kind": f"as if on {row['machine']}",
-    }
+    name = f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, {images:,.0f} images/s"
+    yield row.figure(name, "ms", measured, TOLERANCE, f"as if on {row['machine']}")
     for column, known in KNOWN.items():
         if row[column] != known:
             raise MimdsimError(f"{column} '{shortened(row[column])}' has no program here; known: {known}")

@@ -265,14 +265,10 @@ def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, v
 
 def _product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     published = row.number("value")
-    yield {
-        "name": f"{row['operation']} {row['machine']} {row['dtype']} {row['m']}x{row['k']}x{row['n']} "
-        f"{row['variant']} {row['metric']}",
-        "unit": row["unit"],
-        "published": published,
-        "tolerance": row.number("tolerance", default=0.15),
-        "kind": f"{row['operation']} {row['metric']}",
-    }
+    shape = f"{row['m']}x{row['k']}x{row['n']}"
+    name = f"{row['operation']} {row['machine']} {row['dtype']} {shape} {row['variant']} {row['metric']}"
+    tolerance = row.number("tolerance", default=0.15)
+    yield row.figure(name, row["unit"], published, tolerance, f"{row['operation']} {row['metric']}")
 
     def again(machine: MimdMachine) -> float:
         return _cycles_of(row, changed_machine(machine, _clock_of(row)))[row["metric"]][0]

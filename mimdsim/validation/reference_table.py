@@ -182,6 +182,11 @@ class Cells(Line):
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not a whole number of at least 1")
         return int(number)
 
+    @staticmethod
+    def figure(name: str, unit: str, published: float | None, tolerance: float, kind: str = "", **more: Any) -> Fields:
+        """What is published of a figure; more: other fields of `Row`."""
+        return {"name": name, "unit": unit, "published": published, "tolerance": tolerance, "kind": kind, **more}
+
     def bearing(self, machine: str, measured: float, again: Callable[[MimdMachine], float], **more: Any) -> Bearing:
         """What the row tells of a machine; more: other fields of it."""
         spread = self.get(SPREAD, "")

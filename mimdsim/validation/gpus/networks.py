@@ -483,14 +483,9 @@ def _recurrent_program(case: _Case) -> LibraryLoop | PersistentKernel | None:
 
 def _network_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     marks = [f" {mark}={row[name]}" for mark, name in (("B", "batch_B"), ("T", "steps_T")) if row.get(name)]
-    yield {
-        "unit": "s",
-        "name": f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}{''.join(marks)}",
-        "published": row.number("value_s"),
-        "tolerance": 0.25,
-        "kind": f"{row['framework']} {row['metric']}",
-        "origin": row["source"].split()[0],
-    }
+    what = f"{row['framework']} {row['metric']}"
+    name = f"{row['gpu']} {what} N={row['neurons_or_layers']}{''.join(marks)}"
+    yield row.figure(name, "s", row.number("value_s"), 0.25, what, origin=row["source"].split()[0])
     found = predict_snn_row(row)
     low, high = found.spread
     yield within_bounds(found.seconds, low * found.seconds, high * found.seconds) | {"tolerance": found.tolerance}

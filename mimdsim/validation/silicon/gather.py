@@ -183,8 +183,7 @@ COLUMNS = {"id", "operation", "table_rows", "row_floats", "dtype", "lookups", "t
 MACHINE = "c600"
 GATHER, COPY = "popops::multiSlice", "copy"
 OFF = UNCERTAINTY["derived"]
-
-
+TOLERANCE = 0.25
 Shape = tuple[int, int, int, int, int]  # rows and floats of the table, look-ups, tiles, look-ups of a tile
 
 
@@ -198,7 +197,7 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     def gather(row: Cells, _asked: Asked) -> Iterator[Fields]:
         published = row.number("time_ms", above=0)
         operation, _, more = (part.strip() for part in row["operation"].partition("+"))
-        yield _fields(row["id"], published, "gather and copy" if more else "gather")
+        yield row.figure(row["id"], "ms", published, TOLERANCE, "gather and copy" if more else "gather")
         if operation != GATHER or (more and not more.startswith(COPY)):
             given_one = shortened(row["operation"])
             raise MimdsimError(f"no program for '{given_one}'; known: {GATHER}, alone or with '+ {COPY}'")
@@ -222,10 +221,10 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
         for time, source in copied[shape]:
             if time <= without:
                 continue
-            fields = _fields("copy alone: with it less without", time - without, "copy") | {"source": source}
+            name, note = "copy alone: with it less without", "difference of two rounded times"
+            fields = Cells.figure(name, "ms", time - without, TOLERANCE, "copy", source=source, note=note, derived=True)
             cycles = copy_cycles(machine, plan_gather(machine, *shape[:3]), shape[1], shape[4])
-            milliseconds = 1e3 * cycles / machine.chip.clock_hz
-            yield {**fields, **around(milliseconds, OFF), "note": "difference of two rounded times", "derived": True}
+            yield fields | around(1e3 * cycles / machine.chip.clock_hz, OFF)
 
 
 def _milliseconds(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
@@ -245,10 +244,6 @@ def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -
     wire = each * width * ITEM_BYTES / fabric.bytes_per_cycle
     control = pieces * fabric.receive_fragment_cycles + pieces * fabric.send_fragment_cycles
     return machine.sync.internal_cycles + fabric.fixed_cycles + fabric.route_cycles + max(wire, control)
-
-
-def _fields(name: str, published: float, kind: str) -> Fields:
-    return {"name": name, "unit": "ms", "published": published, "tolerance": 0.25, "kind": kind}
 
 
 def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:

@@ -79,6 +79,7 @@ COLUMNS = {
     "transaction_size_bytes", "latency_cycles",
 }  # fmt: skip
 MOST = 1 << 40
+TOLERANCE = 0.25
 
 
 def transfer_row(row: Cells, asked: Asked) -> Iterator[Fields]:
@@ -93,7 +94,7 @@ def transfer_row(row: Cells, asked: Asked) -> Iterator[Fields]:
         "" if mechanism == "UNICAST" else f", {mechanism.lower()}"
     )
     name = f"{said}, {transactions:,} x {size:,} bytes" + (f", {many} tiles" if many else "")
-    yield {"name": name, "unit": "cycles", "published": measured, "tolerance": 0.25, "kind": kind}
+    yield row.figure(name, "cycles", measured, TOLERANCE, kind)
     if repeated:
         raise MimdsimError("repeats the last value that was measured")
     if row["memory"] != "L1":
@@ -210,7 +211,7 @@ def memory_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     measured, direction, pairing = row.number("GB_per_s", above=0), row["direction"], row["pairing"]
     name = f"{tiles} tiles {direction}, {channels} channels, {pairing}, {row['virtual_channel']}, network {network}"
     kind = f"Wormhole, tiles and memory, pairs {'at random' if 'random' in pairing else 'with care'}"
-    yield {"name": name, "unit": "GB/s", "published": measured, "tolerance": 0.25, "kind": kind}
+    yield row.figure(name, "GB/s", measured, TOLERANCE, kind)
     if direction not in PORT_BYTES or not 1 <= channels <= len(PORTS) or network not in (0, 1):
         raise MimdsimError(f"direction read or write, 1 to {len(PORTS)} channels, noc 0 or 1")
     if not (1 <= tiles <= len(TILE_COLUMNS) * len(TILE_ROWS) and 1 <= size <= MOST):
@@ -272,7 +273,6 @@ RECEIVER_FIXED = (SENDER_WAITS - 4 + 1) + 57  # until its multiplexer opens; fro
 POINT_TO_POINT = 113 + 1 + 51 + 6  # list of the receiver of one word in the first row of tiles
 MOST_WORDS = 64 + 4096  # of one list
 INTERVALS = {"what", "machine", "parameters", "measured", "unit"}
-TOLERANCE = 0.25
 RECEIVER = "receiver 32"
 
 
@@ -293,14 +293,8 @@ def multicast_cycles(machine: MimdMachine, words: int, *, receiver: bool) -> tup
 def exchange_or_host_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     """Fields of a measured interval."""
     measured, host = row.number("measured", above=0), row["what"].startswith("stream copy")
-    yield {
-        "name": shortened(f"{row['what']}, {row['parameters']}", 160),
-        "unit": row["unit"],
-        "published": measured,
-        "tolerance": 0.0 if host else TOLERANCE,
-        "kind": "one copy from the host" if host else "one multicast",
-        "upper_bound": host,
-    }
+    name, kind = f"{row['what']}, {row['parameters']}", "one copy from the host" if host else "one multicast"
+    yield row.figure(shortened(name, 160), row["unit"], measured, 0.0 if host else TOLERANCE, kind, upper_bound=host)
     yield _predict_host(row, asked) if host else _predict_multicast(row, asked, measured)
 
 
@@ -396,32 +390,19 @@ def loop_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
         raise MimdsimError(f"unroll_factor {unroll} of {n} iterations; iterations are at most {MOST_ITERATIONS:,}")
     name = f"{row['id']}, {row['language']}"
     if workers > min(machine.tile.worker_contexts, issue):
-        yield {"name": name, "unit": "cycles", "published": cycles, "kind": "other"}
+        yield row.figure(name, "cycles", cycles, 0.0, "other")
         raise MimdsimError(f"{workers} workers a tile: a tile has {machine.tile.worker_contexts}")
     around = issue * AROUND_BUNDLES
     a_slot = issue * n / unroll
     whole = max(1, round((cycles - around) / a_slot))
     slots = slots_of_trip(unroll)
-    yield {
-        "name": f"{name}: whole slots",
-        "unit": "cycles",
-        **within_bounds(whole * a_slot + around, whole * a_slot, whole * a_slot + 3 * around),
-        "published": cycles,
-        "tolerance": 0.01,
-        "note": f"the whole number of slots that is nearest: tests one bundle of a context in {issue} cycles, not the "
-        "number of slots",
-        "kind": "one bundle a turn",
-        "figures": "",
-    }
-    yield {
-        "name": f"{name}: counted slots",
-        "unit": "issue slots an iteration",
-        **within_bounds(slots.counted / unroll, slots.least / unroll, slots.most / unroll),
-        "published": cycles / (issue * n),
-        "tolerance": 0.25,
-        "note": "instruction count of our own; the assembly is not published",
-        "kind": "issue slots",
-    }
+    note = f"the whole number of slots that is nearest: tests one bundle of a context in {issue} cycles, not the "
+    note += "number of slots"
+    yield row.figure(f"{name}: whole slots", "cycles", cycles, 0.01, "one bundle a turn", note=note, figures="")
+    yield within_bounds(whole * a_slot + around, whole * a_slot, whole * a_slot + 3 * around)
+    note, unit = "instruction count of our own; the assembly is not published", "issue slots an iteration"
+    yield row.figure(f"{name}: counted slots", unit, cycles / (issue * n), TOLERANCE, "issue slots", note=note)
+    yield within_bounds(slots.counted / unroll, slots.least / unroll, slots.most / unroll)
 
 
 LOOPS = ReferenceTable(

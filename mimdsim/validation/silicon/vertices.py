@@ -271,13 +271,8 @@ THE_LAUNCH_ITSELF = "the launch of every other row is derived from this figure: 
 def vertex_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of a measured vertex."""
     bound = row["certainty"] == "upper_bound"
-    yield {
-        "name": row["id"],
-        "unit": "cycles",
-        "published": row.number("cycles", above=0),
-        "kind": "upper bounds" if bound else "other",
-        "upper_bound": bound,
-    }
+    kind = "upper bounds" if bound else "other"
+    yield row.figure(row["id"], "cycles", row.number("cycles", above=0), 0.0, kind, upper_bound=bound)
     group, cycles = _counted_as(row, bound)
     timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
     off = UNCERTAINTY[group.kind] * cycles

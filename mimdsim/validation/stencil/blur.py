@@ -243,14 +243,8 @@ def stencil_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     chip = asked.machine_or(MACHINE)
     chips, published, tolerance = row.whole("chips"), row.number("cycles"), row.number("tolerance")
     phase = row["phase"]
-    yield {
-        "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {phase}",
-        "unit": "cycles a step",
-        "published": published,
-        "tolerance": tolerance,
-        "kind": phase,
-        "origin": ORIGIN,
-    }
+    name = f"blur 2200x1122 {row['type']}, {chips} chip(s): {phase}"
+    yield row.figure(name, "cycles a step", published, tolerance, phase, origin=ORIGIN)
     if published == 0:
         raise MimdsimError("0 was published; this run does not have that phase: no ratio")
     if phase not in PHASES:
@@ -273,15 +267,9 @@ def scaling_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     chip = asked.machine_or(MACHINE)
     chips, rows, columns = (row.whole(name) for name in ("chips", "rows", "columns"))
     measured = row.number("us_per_iteration", above=0)
-    yield {
-        "name": f"blur {columns}x{rows} {row['type']}, {chips} chip(s)",
-        "unit": "us an iteration",
-        "published": measured,
-        "tolerance": SCALING_TOLERANCE,
-        "kind": "one chip" if chips == 1 else "several chips",
-        "figures": "solver step" if chips == 1 else "several chips",
-        "origin": ORIGIN,
-    }
+    name = f"blur {columns}x{rows} {row['type']}, {chips} chip(s)"
+    kind, figures = ("one chip", "solver step") if chips == 1 else ("several chips", "several chips")
+    yield row.figure(name, "us an iteration", measured, SCALING_TOLERANCE, kind, figures=figures, origin=ORIGIN)
 
     def again(machine: MimdMachine) -> float:
         cycles = _phases(machine, chip, row["type"], chips, rows, columns)["sum"]

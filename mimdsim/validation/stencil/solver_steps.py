@@ -311,11 +311,10 @@ def solver_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
         except NotDescribed as why:
             yield _refused(row, str(why))
             return
-        yield _named(row, case.name, f"{case.author}, SDK {case.sdk}") | {
-            "published": None if case.seconds is None else 1e6 * case.seconds,
-            "figures": "several chips" if case.chips > 1 else "solver step",
-            "origin": case.author,
-        }
+        published = None if case.seconds is None else 1e6 * case.seconds
+        figures = "several chips" if case.chips > 1 else "solver step"
+        kind = f"{case.author}, SDK {case.sdk}"
+        yield _named(row, case.name, published, kind, figures=figures, origin=case.author)
         yield _predict(row, case, measured.get(case.program, []), chip)
 
     yield from each_row(lines, asked, read, "solvers")
@@ -367,12 +366,12 @@ def _refused(row: Cells, why: str) -> Fields:
     where = shortened(row.get("processor") or "IPU", 40)
     problem, size, chips = (shortened(row.get(name) or "", 40) for name in ("problem", "mesh", "chips"))
     size = size or shortened(row.get("grid", ""), 40)
-    return _named(row, f"{problem} {size}, {chips} x {where}", where) | {"note": why}
+    return _named(row, f"{problem} {size}, {chips} x {where}", None, where, note=why)
 
 
-def _named(row: Cells, name: str, kind: str) -> Fields:
+def _named(row: Cells, name: str, published: float | None, kind: str, **more: str) -> Fields:
     source = f"{(FIRST if 'mesh' in row else SECOND)[0]}: {row['source_path']}"
-    return {"name": name, "unit": "us an iteration", "tolerance": TOLERANCE, "source": source, "kind": kind}
+    return row.figure(name, "us an iteration", published, TOLERANCE, kind, source=source, **more)
 
 
 def _cases(lines: Iterable[Cells]) -> Iterator[Case]:
