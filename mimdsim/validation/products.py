@@ -87,12 +87,25 @@ def matrix_vector_program(machine: MimdMachine, rows: int, columns: int, variant
         "segment": segment,
     }
     tile = (segment * rows + row) * tiles // (segments * rows)
-    made = ProgramBuilder(
-        tiles=tiles,
-        variables=_variables(rows, columns, segments, pieces, tile, tiles),
-        inputs={"a": "matrix.stream", "x": "x.stream"},
-        outputs={"y": "y.stream"},
-    )
+    made = ProgramBuilder(tiles=tiles, inputs={"a": "matrix.stream", "x": "x.stream"}, outputs={"y": "y.stream"})
+    matrix, partials = (rows, columns), (rows, segments)
+    packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
+
+    def placed(low: np.ndarray, high: np.ndarray, shape: tuple[int, ...]) -> TileMapping:
+        """Of pieces of rows, with the vertices that use them."""
+        return TileMapping.of_boxes(tile, np.array([[row, row + 1], [low, high]]).transpose(2, 0, 1), shape)
+
+    # x and y are spread over all tiles; packets from and to the host where they come or leave
+    for name, shape, mapping, category in (
+        ("matrix", matrix, placed(pieces["begin"], pieces["end"], matrix), "weights"),
+        ("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
+        ("partials", partials, placed(segment, segment + 1, partials), "gradients"),
+        ("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
+        ("matrix.stream", matrix, _spread(rows * columns, packet_in, tiles, axis=FLAT), "exchange buffers"),
+        ("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
+        ("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
+    ):
+        made.variables[name] = Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
     made.add(_superstep("place x", Copy(source="x.stream", target="x")))
     operands = {"stream": "matrix.stream", "matrix": "matrix"}
     made.add_vertices(_superstep("place A"), PLACE, tile, operands, pieces)
@@ -102,33 +115,6 @@ def matrix_vector_program(machine: MimdMachine, rows: int, columns: int, variant
     made.add_vertices(_superstep("add"), ROW_SUM[variant], each * tiles // rows, operands, {"row": each})
     made.add(_superstep("leave y", Copy(source="y", target="y.stream")))
     return plan_exchanges(made.program())
-
-
-def _variables(
-    rows: int, columns: int, segments: int, pieces: dict[str, np.ndarray], tile: np.ndarray, tiles: int
-) -> dict[str, Variable]:
-    """A and the partial sums with the vertices that use them, x and y spread over all tiles; packets from and to the
-    host where they come or leave."""
-    row, begin, end, segment = pieces.values()
-    parts, sums = (
-        np.array([[row, row + 1], [low, high]]).transpose(2, 0, 1)
-        for low, high in ((begin, end), (segment, segment + 1))
-    )
-    matrix, partials = (rows, columns), (rows, segments)
-    packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
-    placed: tuple[tuple[str, tuple[int, ...], TileMapping, str], ...] = (
-        ("matrix", matrix, TileMapping.of_boxes(tile, parts, matrix), "weights"),
-        ("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
-        ("partials", partials, TileMapping.of_boxes(tile, sums, partials), "gradients"),
-        ("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
-        ("matrix.stream", matrix, _spread(rows * columns, packet_in, tiles, axis=FLAT), "exchange buffers"),
-        ("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
-        ("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
-    )
-    return {
-        name: Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
-        for name, shape, mapping, category in placed
-    }
 
 
 def _check(rows: int, columns: int, variant: str) -> None:
@@ -232,8 +218,7 @@ def _matmul(machine: MimdMachine, m: int, k: int, n: int, dtype: str, partials_d
     plan = plan_dense_product(machine, m, k, n, dtype, partials_dtype)
     compute, exchange, sync = plan.compute_cycles, plan.exchange_cycles, plan.sync_cycles
     compute_off = UNCERTAINTY["published"] * (compute - plan.copy_cycles) + UNCERTAINTY["assumed"] * plan.copy_cycles
-    exchange_off = UNCERTAINTY["derived"] * exchange
-    sync_off = UNCERTAINTY["derived"] * sync
+    exchange_off, sync_off = (UNCERTAINTY["derived"] * cycles for cycles in (exchange, sync))
     cycles, off = compute + exchange, compute_off + exchange_off
     in_us, rate = 1e6 / machine.chip.clock_hz, 2e-12 * m * k * n * machine.chip.clock_hz
     return {

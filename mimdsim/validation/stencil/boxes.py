@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,39 +173,44 @@ class CutGrid:
 
 def computed(shape: tuple[int, ...], pad: int, splits: tuple[int, ...], chips: int, tiles_per_chip: int) -> CutGrid:
     """What every tile computes: all cells but a border of `pad`."""
-    inner = [extent - 2 * pad for extent in shape]
-    edges = [pad + cut(extent, parts) for extent, parts in zip(inner[:-1], splits[:-1], strict=True)]
-    last = [
-        pad + start + cut(stop - start, splits[-1])[:-1] for start, stop in itertools.pairwise(cut(inner[-1], chips))
-    ]
-    edges.append(np.concatenate([*last, [shape[-1] - pad]]))
-    return _checked(CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip), shape, splits)
+
+    def part(start: int, stop: int, parts: int) -> np.ndarray:
+        return start + cut(stop - start, parts)
+
+    return _cut_grid(shape, pad, pad + cut(shape[-1] - 2 * pad, chips), splits, tiles_per_chip, part)
 
 
 def held(shape: tuple[int, ...], splits: tuple[int, ...], chips: int, tiles_per_chip: int) -> CutGrid:
     """What every tile holds: all cells, the outermost one with their block, whatever the reach of the stencil."""
-    edges = [_owned(0, extent, parts) for extent, parts in zip(shape[:-1], splits[:-1], strict=True)]
-    strips = cut(shape[-1] - 2, chips) + 1
-    strips[0], strips[-1] = 0, shape[-1]
-    last = [_owned(int(start), int(stop), splits[-1])[:-1] for start, stop in itertools.pairwise(strips)]
-    edges.append(np.concatenate([*last, [shape[-1]]]))
-    return _checked(CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip), shape, splits)
+
+    def part(start: int, stop: int, parts: int) -> np.ndarray:
+        edges = start + 1 + cut(stop - start - 2, parts)
+        edges[0], edges[-1] = start, stop
+        return edges
+
+    return _cut_grid(shape, 0, part(0, shape[-1], chips), splits, tiles_per_chip, part)
 
 
-def _owned(start: int, stop: int, parts: int) -> np.ndarray:
-    edges = start + 1 + cut(stop - start - 2, parts)
-    edges[0], edges[-1] = start, stop
-    return edges
-
-
-def _checked(blocks: CutGrid, shape: tuple[int, ...], splits: tuple[int, ...]) -> CutGrid:
-    if any((np.diff(edges) < 1).any() for edges in blocks.edges):
+def _cut_grid(
+    shape: tuple[int, ...],
+    border: int,
+    strips: np.ndarray,
+    splits: tuple[int, ...],
+    tiles_per_chip: int,
+    part: Callable[[int, int, int], np.ndarray],
+) -> CutGrid:
+    """Axes but for a border in so many parts; strips: edges of the chips' shares of the last axis."""
+    edges = [part(border, extent - border, parts) for extent, parts in zip(shape[:-1], splits[:-1], strict=True)]
+    last = [part(start, stop, splits[-1])[:-1] for start, stop in itertools.pairwise(strips.tolist())]
+    edges.append(np.concatenate([*last, strips[-1:]]))
+    chips = len(strips) - 1
+    if any((np.diff(each) < 1).any() for each in edges):
         into, size = ("x".join(map(str, each)) for each in (splits, shape))
         raise MappingError(
-            f"a grid of {size} cells cannot be cut into {into} blocks on each of {blocks.chips} chips: some would be "
+            f"a grid of {size} cells cannot be cut into {into} blocks on each of {chips} chips: some would be "
             "empty; give a larger grid or fewer chips"
         )
-    return blocks
+    return CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip)
 
 
 def least_surface(shape: tuple[int, ...], tiles: int, chips: int) -> tuple[int, ...]:
