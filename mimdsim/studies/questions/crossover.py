@@ -17,12 +17,14 @@ from mimdsim.report.formatting import field_value
 from mimdsim.report.tables import Table, table
 from mimdsim.studies.description import Study
 from mimdsim.studies.pareto import Ranking
-from mimdsim.studies.questions.contest import Contest, contests, lacks_sides
 from mimdsim.studies.questions.kind import (
+    Contest,
     QuestionKind,
     better_word,
+    contests,
     curves,
     lacks_numbers,
+    lacks_sides,
     level_interval,
     number_axes,
     threshold_text,

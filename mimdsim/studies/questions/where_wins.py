@@ -11,8 +11,15 @@ from mimdsim.base.units import counted
 from mimdsim.report.formatting import chance, field_value
 from mimdsim.report.tables import Table, table
 from mimdsim.studies.pareto import Ranking
-from mimdsim.studies.questions.contest import Contest, contests, lacks_sides
-from mimdsim.studies.questions.kind import QuestionKind, better_word, level_interval, threshold_text
+from mimdsim.studies.questions.kind import (
+    Contest,
+    QuestionKind,
+    better_word,
+    contests,
+    lacks_sides,
+    level_interval,
+    threshold_text,
+)
 from mimdsim.studies.results import is_number
 
 MOST_ROWS = 5  # points of a side
@@ -117,8 +124,7 @@ def _most(contest: Contest, sign: int) -> str:
 
 def _place(ranking: Ranking, contest: Contest, place: int) -> str:
     """A point of a contest by the fields that do not tell its sides apart."""
-    named = zip(ranking.study.varied, ranking.values(contest.points[place]), strict=True)
-    return ", ".join(f"{key} = {value}" for key, value in named if key != contest.apart) or "the machine as it is"
+    return ranking.name(contest.points[place], (contest.apart,)) or "the machine as it is"
 
 
 def _border(ranking: Ranking, contest: Contest, wins: np.ndarray) -> Border | None:
@@ -151,7 +157,7 @@ def tables(ranking: Ranking) -> list[Table]:
         fields = [name for name in ranking.study.varied if name != contest.apart]
         rows = []
         for at in chosen:
-            values = dict(zip(ranking.study.varied, ranking.values(contest.points[at]), strict=True))
+            values = ranking.values(contest.points[at])
             better = contest.sides[0] if contest.lead[at] > 0 else contest.sides[1]
             rows.append([*(values[name] for name in fields), better, contest.factor(at), _chance(contest, at)])
         headers = [*fields, "better", "by", "p it is better"]
