@@ -23,7 +23,7 @@ from mimdsim.report.tables import Table, shown, table
 from mimdsim.studies.answer_text import answer, collect_notes, firing_warnings, tables, would_change
 from mimdsim.studies.description import write_study
 from mimdsim.studies.files import STUDY_FILE
-from mimdsim.studies.metrics import METRICS, Metric, Row
+from mimdsim.studies.metrics import METRICS, Row
 from mimdsim.studies.pareto import Ranking, rank
 from mimdsim.studies.questions import kind_of
 from mimdsim.studies.questions.sensitivity import effects_tables
@@ -265,7 +265,9 @@ def _columns(ranking: Ranking) -> list[StudyColumn]:
             columns.append(_number_column(f"{metric.name} low", unit, low))
             columns.append(_number_column(f"{metric.name} high", unit, high))
         if len(ranking.study.workloads) > 1:
-            columns += [_workload_column(ranking, metric, name, factor, unit) for name in ranking.study.workloads]
+            for number, name in enumerate(ranking.study.workloads):
+                of_each = np.array([metric.of(rows[number]) for rows in ranking.designs], float)
+                columns.append(_number_column(f"{metric.name} {name}", unit, of_each * factor))
     ranked = ranking.fits & ~np.isnan(ranking.middle).any(axis=0)
     shares = {"front": ranking.front_p if len(ranking.metrics) > 1 else None, "best": ranking.best_p}
     shares["keeps"] = ranking.keeps_p if ranking.study.limits else None
@@ -273,13 +275,6 @@ def _columns(ranking: Ranking) -> list[StudyColumn]:
         if share is not None:
             columns.append(_number_column(name, "%", np.where(ranked, 100 * share, np.nan)))
     return columns
-
-
-def _workload_column(ranking: Ranking, metric: Metric, name: str, factor: float, unit: str) -> StudyColumn:
-    place = list(ranking.study.workloads).index(name)
-    values = [metric.of(rows[place]) for rows in ranking.designs]
-    numbers = np.array([np.nan if value is None else value for value in values]) * factor
-    return _number_column(f"{metric.name} {name}", unit, numbers)
 
 
 def _varied_column(name: str, values: Sequence[Any]) -> StudyColumn:

@@ -123,13 +123,9 @@ class Contest:
 
 def lacks_sides(study: Study) -> str:
     """A comparison with GPUs, or a field of names."""
-    if _of_machines(study) or named_axes(study):
+    if (study.gpus and study.metrics[0] == "gpu_ratio") or named_axes(study):
         return ""
     return 'two sides: an axis of names, such as "network.spikes", or gpus with metrics = ["gpu_ratio"]'
-
-
-def _of_machines(study: Study) -> bool:
-    return bool(study.gpus) and study.metrics[0] == "gpu_ratio"
 
 
 def contests(ranking: Ranking) -> list[Contest]:

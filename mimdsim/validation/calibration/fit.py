@@ -121,9 +121,12 @@ def narrowed_lines(found: Narrowed) -> Iterator[str]:
     for each in found.content.residual:
         by = counted(each.rows, "row")
         yield f"  intervals of a {each.figures}: +-{each.half_width:.1%}, by {by}, each predicted from the others"
-    for one in found.contradictions:
+    for names in found.contradictions:
         yield ""
-        yield from _contradiction(one)
+        what, meet = ("Contradicts the machine", "it") if len(names) == 1 else ("Contradict each other", "all")
+        yield f"{what}: {_some(names)}: no values within the intervals meet {meet} within two spreads."
+        advice = "correct what was measured, give a wider spread, or doubt a source of the machine"
+        yield f"  Left out of the above; {advice}."
     if found.other:
         yield ""
         yield "Rows not used: " + "; ".join(f"{count} {plain(why)}" for why, count in found.other.items())
@@ -150,14 +153,6 @@ def _rows(rows: tuple[Measured, ...]) -> Iterator[str]:
     if all(row.from_others is not None for row in kept):
         said += f", {fmean(row.error(row.from_others) for row in kept):.1%} predicted from the others"
     yield said
-
-
-def _contradiction(names: tuple[str, ...]) -> Iterator[str]:
-    if len(names) == 1:
-        yield f"Contradicts the machine: {_some(names)}: no values within the intervals meet it within two spreads."
-    else:
-        yield f"Contradict each other: {_some(names)}: no values within the intervals meet all within two spreads."
-    yield "  Left out of the above; correct what was measured, give a wider spread, or doubt a source of the machine."
 
 
 def _some(names: tuple[str, ...]) -> str:

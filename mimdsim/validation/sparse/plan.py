@@ -76,10 +76,9 @@ def plan_sparse_product(
     what = (
         f"{kind} sparse product [{rows}, {columns}] x [{columns}, {batch}], block {block}, density {density:g}, {dtype}"
     )
-    if choice is None:
-        _refuse(what, shape, machine, f"no partition over {machine.chip.tiles} tiles has temporaries that fit a tile")
-    if choice.refused:
-        _refuse(what, shape, machine, choice.refused)
+    if choice is None or choice.refused:
+        none = f"no partition over {machine.chip.tiles} tiles has temporaries that fit a tile"
+        _refuse(what, shape, machine, choice.refused if choice else none)
     operands = ceil_divide(shape.operand_bytes, machine.chip.tiles)
     memory = choice.temporary_bytes + operands + machine.tile.code_bytes
     if memory > machine.tile.sram_bytes:
