@@ -15,8 +15,9 @@ from mimdsim.pipeline import compile_workload, retime, time_on_gpus
 from mimdsim.pipeline.overrides import load_gpu
 from mimdsim.profile import GpuProfile, TiledProfile
 from mimdsim.profile.ratios import Ends, independent_ratio, ratio
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.validation.claims import halves_over_floats
-from mimdsim.validation.framework_steps import CALL_SECONDS, NOTHING, WORKLOAD, loop_seconds, timed_call
+from mimdsim.validation.framework_steps import CALL_SECONDS, WORKLOAD, loop_seconds, timed_call
 from mimdsim.workload import load_workload, network_of
 
 CHIPS = ("mk2", "bow")
@@ -65,7 +66,7 @@ def at_best(chip: str, changes: dict[str, Any]) -> Ends:
     machine = tiled_machine(chip, "")
     able = [
         retime(compile_workload(load_workload(WORKLOAD, {**changes, "mapping.dense_neurons": form}), machine), machine,
-               NOTHING)
+               NO_SPIKES)
         for form in ("calls", "fused")
     ]  # fmt: skip
     return min(map(ends, able))
@@ -74,7 +75,7 @@ def at_best(chip: str, changes: dict[str, Any]) -> Ends:
 def strongest(changes: dict[str, Any], precision: str) -> Ends:
     """The GPU's strongest strategy that could be built."""
     graph = training_graph(network_of(load_workload(WORKLOAD, changes)))
-    lineup, _ = time_on_gpus(graph, (load_gpu(GPU),), NOTHING)
+    lineup, _ = time_on_gpus(graph, (load_gpu(GPU),), NO_SPIKES)
     return min(ends(item) for item in lineup if item.precision == precision and not item.never_built)
 
 

@@ -36,8 +36,9 @@ from mimdsim.pipeline import compile_workload, retime, time_on_gpus, train_workl
 from mimdsim.pipeline.overrides import load_gpu, load_tiled, split_changes
 from mimdsim.profile import TiledProfile
 from mimdsim.profile.ratios import Ratio, independent_ratio, ratio, ratio_of, ratio_to_gpu
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.search import Aims, Case, search
-from mimdsim.validation.framework_steps import NOTHING, loop_seconds, planned_product_cycles, timed_call
+from mimdsim.validation.framework_steps import loop_seconds, planned_product_cycles, timed_call
 from mimdsim.validation.markdown_page import apart, cell, heads, line
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, open_dataset
 
@@ -206,7 +207,7 @@ def memory_growth(*, workload: str, timesteps: tuple[int, int, int], machine: st
     chip = tiled_machine(machine, TILED)
     first, second, third = (
         retime(
-            compile_workload(load_workload(workload, {"data.timesteps": count}), chip, must_fit=False), chip, NOTHING
+            compile_workload(load_workload(workload, {"data.timesteps": count}), chip, must_fit=False), chip, NO_SPIKES
         ).memory.peak_bytes
         for count in timesteps
     )

@@ -23,7 +23,7 @@ from mimdsim.machine import MimdMachine, tiled_machine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import TiledProfile
 from mimdsim.profile.ratios import Ends, UncertainSeconds
-from mimdsim.program import RecordedActivity
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.validation.gpus.networks import BACKWARD_CALL_SHARE, FRAMEWORKS
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, codelet_parts, within_bounds
 from mimdsim.workload import load_workload, network_of
@@ -47,7 +47,6 @@ CALL_SECONDS = (10e-6, 22e-6)  # a Python call that launches a kernel: a fast co
 # products, a sum over samples and its addition
 ONE_TO_ONE_CALLS = (2, 4)
 PRODUCT_CALLS = (1, 2)
-NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense spikes depends on them
 
 
 def framework_step_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
@@ -129,7 +128,7 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
     chip = tiled_machine(machine, MACHINE_ADVICE)
     workload = load_workload(WORKLOAD, {"mapping.dense_neurons": "traced", **changes})
     compiled = compile_workload(workload, chip)
-    network, timed = compiled.network, retime(compiled, chip, NOTHING)
+    network, timed = compiled.network, retime(compiled, chip, NO_SPIKES)  # no cost of dense spikes depends on them
     labels = network.batch * ITEM_BYTES
     images = (sum(compiled.program.streamed.values()) - labels) * IMAGE_BYTES // ITEM_BYTES
     returned = (network.timesteps * network.batch * network.classes + 1) * ITEM_BYTES
@@ -141,7 +140,7 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
         return {"bytes_per_second": copied, "request_seconds": REQUESTS * host.request_seconds}
 
     def again(described: MimdMachine) -> float:
-        once_more = retime(compiled, described, NOTHING)
+        once_more = retime(compiled, described, NO_SPIKES)
         return once_more.cycles / once_more.clock_hz + sum(moving(described).values()) + START_SECONDS
 
     host = sum(moving(chip).values()) + START_SECONDS

@@ -31,28 +31,19 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened, suggest
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.codelets.matrix_vector import DOT_PRODUCT, PLACE, ROW_SUM
-from mimdsim.compiler import measure_memory
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
-from mimdsim.pipeline import memory_profile
-from mimdsim.program import (
-    Copy,
-    Program,
-    ProgramBuilder,
-    RecordedActivity,
-    Superstep,
-    TileMapping,
-    Variable,
-)
+from mimdsim.pipeline import time_by_hand
+from mimdsim.program import Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.mapping import FLAT
-from mimdsim.timing import bundles_of, time_program
+from mimdsim.program.records import NO_SPIKES
+from mimdsim.timing import bundles_of
 from mimdsim.validation.dense_plan import plan_dense_product
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
 
 PACKET_IN_BYTES, PACKET_OUT_BYTES = 1024, 256
 ITEM_BYTES = 4
 MAX_ELEMENTS = 1 << 28
-NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
 def tutorial_segments(machine: MimdMachine, rows: int, columns: int) -> int:
@@ -236,12 +227,11 @@ def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, v
     if dtype != "f32" or n != 1:
         raise DescriptionError("matrix-vector product", [f"dtype '{dtype}', n = {n}: the tutorial has f32 and n = 1"])
     program = matrix_vector_program(machine, rows, columns, variant)
-    memory = memory_profile(program, measure_memory(program, machine), machine)
-    profile = time_program(program, machine, NOTHING, memory)
+    profile = time_by_hand(program, machine)
     kind = UNCERTAINTY["derived" if variant == "c++" else "published"]
     means = (
         ("compute_cycles", sum(span.busy_cycles for span in profile.spans) / program.tiles, kind),
-        ("busy_cycles", bundles_of(program, machine, NOTHING) / program.tiles, kind),
+        ("busy_cycles", bundles_of(program, machine, NO_SPIKES) / program.tiles, kind),
         ("exchange_cycles", sum(span.exchange_cycles for span in profile.spans), UNCERTAINTY["assumed"]),
         ("total_cycles", sum(span.cycles for span in profile.spans), kind),
     )

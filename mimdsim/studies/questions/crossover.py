@@ -84,10 +84,8 @@ def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: floa
     found = []
     for at in np.flatnonzero((lead[:-1] > 0) != (lead[1:] > 0)).tolist():
         falls = bool(lead[at] > 0)
-        middle, low, high = (
-            float(back(_at_level(place, lead[:, None], at, level)[0]))
-            for level in (0.0, *np.log1p([threshold, -threshold]))
-        )
+        shares = (lead[at] - np.array([0.0, *np.log1p([threshold, -threshold])])) / (lead[at] - lead[at + 1])
+        middle, low, high = back(place[at] + shares * (place[at + 1] - place[at])).tolist()
         each = _of_draws(place, drawn, at, falls)
         interval = level_interval(np.where(np.isinf(each), each, back(np.where(np.isinf(each), 0.0, each))))
         found.append(
@@ -99,13 +97,6 @@ def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: floa
             )
         )
     return found
-
-
-def _at_level(place: np.ndarray, lead: np.ndarray, at: int, level: float) -> np.ndarray:
-    """Where float64[values, draws] reach a level on the way from value `at` to the next, or before or after it."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = (lead[at] - level) / (lead[at] - lead[at + 1])
-    return np.asarray(place[at] + share * (place[at + 1] - place[at]))
 
 
 def _of_draws(place: np.ndarray, drawn: np.ndarray, at: int, falls: bool) -> np.ndarray:

@@ -29,16 +29,15 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.base.units import UNCERTAINTY
-from mimdsim.compiler import measure_memory, plan_exchanges
+from mimdsim.compiler import plan_exchanges
 from mimdsim.machine import MimdMachine, changed_machine, tiled_machine
-from mimdsim.pipeline import memory_profile
+from mimdsim.pipeline import time_by_hand
 from mimdsim.program import (
     Codelet,
     Field,
     Length,
     Program,
     ProgramBuilder,
-    RecordedActivity,
     Size,
     Superstep,
     Term,
@@ -47,7 +46,7 @@ from mimdsim.program import (
     VertexTable,
     WorkerBundles,
 )
-from mimdsim.timing import time_program
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
@@ -303,10 +302,8 @@ def _phases(
 
 def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
     """Cycles of one step of `program` by phase, from PHASES; steps of a longer program are averaged."""
-    nothing = RecordedActivity(ids={}, counts={}, dropped={})
-    memory = memory_profile(program, measure_memory(program, machine), machine)
-    spans = time_program(program, machine, nothing, memory).spans
-    loads = program_loads(program, nothing, TileIssue.of(machine))
+    spans = time_by_hand(program, machine).spans
+    loads = program_loads(program, NO_SPIKES, TileIssue.of(machine))
     stages = [superstep.stage for superstep, _, _ in program.supersteps()]
     if "blur" not in stages:
         raise MappingError("phases of a stencil: the program has no superstep of the stage 'blur'; see make_program")

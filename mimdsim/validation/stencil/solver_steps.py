@@ -37,13 +37,13 @@ from mimdsim.program import (
     Field,
     Program,
     ProgramBuilder,
-    RecordedActivity,
     Superstep,
     Term,
     TileMapping,
     Variable,
     WorkerBundles,
 )
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.timing.critical_path import critical_path, loop_spans
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.uncertainty import uncertain_parts
@@ -119,7 +119,6 @@ def triad_program(machine: MimdMachine, elements: int, *, assembly: bool) -> Pro
 
 MACHINE = "mk2"
 MOST_CHIPS = 64  # of the published programs
-NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +191,7 @@ def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
 def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float) -> Timed:
     """Not verified, as that takes memory for every cell: tests verify smaller grids."""
     paired = machine.model_copy(update={"tile": machine.tile.model_copy(update={"compiled_dual_issue": 1.0})})
-    loads = program_loads(program, NOTHING, TileIssue.of(machine))
+    loads = program_loads(program, NO_SPIKES, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     loops = sum(span.sync_cycles for span in loop_spans(program, machine))
     doubts = uncertain_parts(loads, path, loops, machine)
@@ -211,7 +210,7 @@ def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int,
 
 
 def _cycles(program: Program, machine: MimdMachine) -> int:
-    path = critical_path(program, machine, program_loads(program, NOTHING, TileIssue.of(machine)))
+    path = critical_path(program, machine, program_loads(program, NO_SPIKES, TileIssue.of(machine)))
     loops = sum(span.sync_cycles for span in loop_spans(program, machine))
     return loops + sum(part.compute + part.exchange + part.sync for part in path)
 
