@@ -344,7 +344,7 @@ def _summary_line(file: str, found: Summary) -> str:
     worst = "–"
     if found.worst is not None and found.worst.ratio is not None and found.worst.ratio != 1:
         worst = f"{cell(found.worst.name)} ({found.worst.ratio:.3f})"
-    errors = (_percent(found.mean_error), _percent(found.median_error))
+    errors = (_as(".1%", found.mean_error), _as(".1%", found.median_error))
     return line(cell(file), cell(found.kind), str(found.rows), str(found.computed), within, *errors, worst)
 
 
@@ -365,7 +365,7 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
         second = [
             cell
             for name in seconds
-            for cell in ((_number(row.second), _ratio(row.second_ratio)) if row.second_name == name else ("–", "–"))
+            for cell in ((_number(row.second), _as(".3f", row.second_ratio)) if row.second_name == name else ("–", "–"))
         ]
         noise = "" if row.noise is None else f" ± {significant(row.noise, 2)}"
         yield line(
@@ -373,7 +373,7 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
             _number(row.predicted),
             _number(row.published) + noise,
             cell(row.unit),
-            _ratio(row.ratio),
+            _as(".3f", row.ratio),
             *second,
             "–" if row.ratio is None else "bound" if row.upper_bound else f"{row.tolerance:.0%}",
             VERDICTS[row.within],
@@ -416,7 +416,7 @@ def _what_is_out(tables: list[tuple[str, list[Row]]], notes: Notes) -> Iterator[
             continue
         yield from apart(f"### {cell(note.term)}", *_paragraphs(note.note)) if note else apart(f"### {NO_NOTE}")
         for row in chosen:
-            figures = f"{_number(row.predicted)} predicted, {_number(row.published)} published, {_ratio(row.ratio)}"
+            figures = f"{_number(row.predicted)} predicted, {_number(row.published)} published, {_as('.3f', row.ratio)}"
             yield f"- `{_code(row.file)}`, {cell(row.name)}: {figures}"
         yield ""
 
@@ -455,9 +455,5 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 or value == round(value) else significant(value, DIGITS)
 
 
-def _ratio(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
+def _as(form: str, value: float | None) -> str:
+    return "–" if value is None else format(value, form)

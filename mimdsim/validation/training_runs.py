@@ -100,19 +100,14 @@ class Run:
 
 def configurations(runs: list[Run]) -> list[Run]:
     """The mean of the runs of every configuration, in the order of the file."""
-    return [_mean_run(alike) for _, alike in grouped(runs, "configuration")]
-
-
-def _mean_run(alike: list[Run]) -> Run:
-    totals, keras = [run.total for run in alike], [run.keras for run in alike if run.keras is not None]
-    return replace(
-        alike[0],
-        total=fmean(totals),
-        keras=fmean(keras) if len(keras) == len(alike) else None,
-        predicted=_mean([run.predicted for run in alike]),
-        runs=len(alike),
-        spread=stdev(totals) / fmean(totals) if len(alike) > 1 else 0.0,
-    )
+    found = []
+    for _, alike in grouped(runs, "configuration"):
+        totals, keras = [run.total for run in alike], [run.keras for run in alike if run.keras is not None]
+        spread = stdev(totals) / fmean(totals) if len(alike) > 1 else 0.0
+        clock, predicted = fmean(keras) if len(keras) == len(alike) else None, _mean([run.predicted for run in alike])
+        mean = replace(alike[0], total=fmean(totals), keras=clock, predicted=predicted, runs=len(alike), spread=spread)
+        found.append(mean)
+    return found
 
 
 def mean_rows(runs: list[Run], tolerance: float) -> Iterator[dict[str, Any]]:

@@ -171,9 +171,9 @@ def _shown(interval: Interval) -> str:
 
 def narrowed_json(found: Narrowed) -> str:
     """Everything of `narrowed_lines`, unrounded."""
-    rows = [asdict(row) | {"left_out": bool(row.contradicts)} for row in found.rows]
+    rows = [asdict(row) for row in found.rows]
     for row in rows:
-        del row["contradicts"]
+        row["left_out"] = bool(row.pop("contradicts"))
     return dump_json(
         {
             "machine": found.sourced.name,

@@ -293,10 +293,6 @@ class Places:
     own: Boxes
     moved: bool
 
-    @property
-    def row_axes(self) -> int:
-        return len(self.shape) - 1
-
 
 def solver_program(solver: Solver, grid: tuple[int, ...], machine: MimdMachine, chips: int = 1) -> Program:
     """One turn of the loop: `solver.turning` steps, after which every field has its role again; exchanges planned.
@@ -357,7 +353,7 @@ def _step(solver: Solver, codelet: Codelet, places: Places, turning: tuple[str, 
     gathered = _in_rows(solver, places)
     operands = fields | {role: name for name, role in gathered.items()} | {name: name for name in solver.updated}
     operands["new"] = WRITTEN if places.moved else turning[-1]
-    rows = copy_codelet(ITEM_BYTES, box_of(len(places.shape)), places.row_axes)
+    rows = copy_codelet(ITEM_BYTES, box_of(solver.axes), solver.axes - 1)
     body = _boundary(turning[-2], places, number) if solver.boundary else []
     before = (copies(rows, places.own, fields[role], name) for name, role in gathered.items())
     body.append(_superstep("pre copies", number, tuple(itertools.chain(*before))))
