@@ -247,7 +247,7 @@ def narrowed_by(
     sets = fit.contradictions()
     kept = ~np.isin(np.arange(len(rows)), [row for one in sets for row in one])
     values, after = fit.solved(kept)
-    names = [_name(row) for row in rows]
+    names = [f"{row.file} line {row.bearing.line}" for row in rows if row.bearing is not None]
     numbers, formulas, correlation = fit.narrowed(values, kept, moves[:, chosen] >= NAMED, names)
     content = CalibrationFile(
         kind=KIND,
@@ -299,11 +299,6 @@ def _residuals(rows: Sequence[Row], measured: Sequence[Measured]) -> Iterator[Re
         ]
         if len(off) >= FEWEST_ROWS:
             yield Residual(figures=figures, half_width=max(quantile(off), LEAST), rows=len(off))
-
-
-def _name(row: Row) -> str:
-    assert row.bearing is not None
-    return f"{row.file} line {row.bearing.line}"
 
 
 def _of_machine(rows: Sequence[Row], machine: MimdMachine) -> tuple[list[Row], dict[str, int]]:

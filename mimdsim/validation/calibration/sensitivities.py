@@ -62,7 +62,7 @@ def dependence(machine: MimdMachine, rows: Sequence[Row], progress: Progress) ->
         assert row.bearing is not None
         predicted[at] = row.bearing.again(machine)
         effects[at] = np.concatenate([section.effects(row.bearing.again, predicted[at]) for section in sections])
-    for name, kind in _codelets(rows).items():
+    for name, kind in {name: kind for row in rows if row.bearing for name, kind, _ in row.bearing.parts}.items():
         off = uncertainty(kind)
         known.append(UncertainNumber(name=name, low=1 - off, value=1.0, high=1 + off, source=f"{kind}: its cost"))
         effects = np.column_stack([effects, off * np.array([_part(row, name) for row in rows])])
@@ -95,11 +95,6 @@ class _Section:
             if ends[0] < ends[1]:
                 found[at] = (again(high) - again(low)) * one.half_width / (ends[1] - ends[0])
         return found
-
-
-def _codelets(rows: Sequence[Row]) -> dict[str, str]:
-    """Kind of source of every codelet that the rows depend on, by name."""
-    return {name: kind for row in rows if row.bearing for name, kind, _ in row.bearing.parts}
 
 
 def _part(row: Row, name: str) -> float:

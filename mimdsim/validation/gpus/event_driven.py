@@ -267,8 +267,7 @@ def _spyx(gpu: str, network: EventDrivenNetwork) -> tuple[float, float, float]:
     fused = time_on_gpu(graph, machine, strategy="graph_replay", precision="tf32")
     slowest = time_on_gpu(graph, machine, strategy="as_published_synchronised", precision="fp32")
     bookkeeping = sum(span.seconds for span in looped.spans if span.op in ("slice", "loop"))
-    rate = machine.memory.dram_bytes_per_second * machine.memory.streaming_share
-    passes = network.timesteps * 4 * network.batch * network.timesteps * network.inputs / rate
+    passes = network.timesteps * 4 * network.batch * network.timesteps * network.inputs / _dram(machine)
     return (
         looped.seconds_per_training_step - bookkeeping * (1 - 1 / UNROLLED),
         fused.seconds_low,

@@ -184,7 +184,7 @@ MACHINE = "c600"
 GATHER, COPY = "popops::multiSlice", "copy"
 OFF = UNCERTAINTY["derived"]
 TOLERANCE = 0.25
-Shape = tuple[int, int, int, int, int]  # rows and floats of the table, look-ups, tiles, look-ups of a tile
+Shape = tuple[int, ...]  # rows and floats of the table, look-ups, tiles, look-ups of a tile
 
 
 def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
@@ -203,8 +203,11 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             raise MimdsimError(f"no program for '{given_one}'; known: {GATHER}, alone or with '+ {COPY}'")
         if row["dtype"] not in ("float32", "float"):
             raise MimdsimError(f"dtype '{shortened(row['dtype'])}': only float32 is planned")
-        shape = _shape(row, machine)
-        plan = plan_gather(machine, *shape[:3])
+        names = ("table_rows", "row_floats", "lookups", "tiles", "lookups_per_tile")
+        rows, width, lookups, tiles, each = shape = tuple(whole_numbers(row, *names))
+        if each < 1 or not 1 <= tiles <= machine.chip.tiles:
+            raise MimdsimError(f"{each} look-ups on each of {tiles} tiles: the chip has {machine.chip.tiles}")
+        plan = plan_gather(machine, rows, width, lookups)
         yield {
             **row.predicted(machine, published, partial(_milliseconds, plan, shape, bool(more)), OFF),
             "note": f"plan of our own search: width in {plan.width_parts}, table in {plan.table_parts}, look-ups "
@@ -244,14 +247,6 @@ def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -
     wire = each * width * ITEM_BYTES / fabric.bytes_per_cycle
     control = pieces * fabric.receive_fragment_cycles + pieces * fabric.send_fragment_cycles
     return machine.sync.internal_cycles + fabric.fixed_cycles + fabric.route_cycles + max(wire, control)
-
-
-def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:
-    names = ("table_rows", "row_floats", "lookups", "tiles", "lookups_per_tile")
-    rows, width, lookups, tiles, each = whole_numbers(row, *names)
-    if each < 1 or not 1 <= tiles <= machine.chip.tiles:
-        raise MimdsimError(f"{each} look-ups on each of {tiles} tiles: the chip has {machine.chip.tiles}")
-    return rows, width, lookups, tiles, each
 
 
 GATHERS = ReferenceTable(
