@@ -80,26 +80,27 @@ def answer(ranking: Ranking) -> list[str]:
 
 
 def _words(ranking: Ranking, along: str, least: Least) -> str:
-    values = dict(zip((least.at, least.best, least.enough), _values(ranking, along, least), strict=False))
+    at, best, enough = (_value(ranking, each) for each in (least.at, least.best, least.enough))
     where = f" where {least.name}" if least.name else ""
     below = "the least that was looked at, so less may fit too"
     if least.below is not None:
-        below = f"{field_value(along, ranking.column(along)[least.below])}: {least.why}"
-    said = f"{along} = {values[least.at]} is the least that fits{where} ({below})"
+        below = f"{_value(ranking, least.below)}: {least.why}"
+    said = f"{along} = {at} is the least that fits{where} ({below})"
     metric = ranking.metrics[0].name
     if least.at == least.last:
         return f"{said}, and the most that was looked at."
     if least.enough == least.at:
         return f"{said}, and more makes {threshold_text(ranking.study)} in {metric}."
     factor = factor_text(*ranking.ratio(least.at, least.best))
-    said += f", at {factor} the {metric} of the best, {values[least.best]}"
+    said += f", at {factor} the {metric} of the best, {best}"
     if least.enough == least.last:
         return f"{said}, the most that was looked at, beyond which more may gain more."
-    return f"{said}; from {values[least.enough]} on, more makes {threshold_text(ranking.study)}."
+    return f"{said}; from {enough} on, more makes {threshold_text(ranking.study)}."
 
 
-def _values(ranking: Ranking, along: str, least: Least) -> list[str]:
-    return [field_value(along, ranking.column(along)[at]) for at in (least.at, least.best, least.enough)]
+def _value(ranking: Ranking, at: int) -> str:
+    along = number_axes(ranking.study)[0]
+    return field_value(along, ranking.column(along)[at])
 
 
 def tables(ranking: Ranking) -> list[Table]:
@@ -110,12 +111,10 @@ def tables(ranking: Ranking) -> list[Table]:
     headers = ["curve", f"least {along}", "below it", "best", over, "enough", "kept above"]
     rows = []
     for each in found:
-        at, best, enough = _values(ranking, along, each)
-        below = "-" if each.below is None else f"{field_value(along, ranking.column(along)[each.below])}: {each.why}"
-        factor = factor_text(*ranking.ratio(each.at, each.best))
-        rows.append(
-            [each.name or "-", at, below, best, factor, enough, "all" if not each.above else f"not {each.above}"]
-        )
+        at, best, enough = (_value(ranking, one) for one in (each.at, each.best, each.enough))
+        below = "-" if each.below is None else f"{_value(ranking, each.below)}: {each.why}"
+        factor, above = factor_text(*ranking.ratio(each.at, each.best)), f"not {each.above}" if each.above else "all"
+        rows.append([each.name or "-", at, below, best, factor, enough, above])
     rows += [[name or "-", "none", *["-"] * 5] for name in none]
     made = [table("least", "The least that fits", headers, rows)] if rows else []
     return [*made, *_of_workloads(ranking, along)]
@@ -137,10 +136,10 @@ def _of_workloads(ranking: Ranking, along: str) -> list[Table]:
 
 def would_change(ranking: Ranking) -> list[str]:
     """How far apart the values are that the answer lies between."""
-    along, said = number_axes(ranking.study)[0], list[str]()
+    said = list[str]()
     for each in least_of(ranking)[0][:3] if ranking.metrics else []:
         if each.below is not None:
-            low, high = (field_value(along, ranking.column(along)[at]) for at in (each.below, each.at))
+            low, high = (_value(ranking, at) for at in (each.below, each.at))
             name = f" ({each.name})" if each.name else ""
             said.append(f"The least that fits lies between {low} and {high}{name}, two values that were looked at.")
     return said
