@@ -43,16 +43,19 @@ class Crossing:
     alike: tuple[float, float]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Curve:
     """A contest along an axis; ends: its first and last value, the side that is better there, and how many times;
     alike: whether that is no practical difference."""
 
-    name: str
-    contest: Contest
-    crossings: tuple[Crossing, ...]
-    ends: tuple[tuple[float, str, str], ...]
-    alike: tuple[bool, ...]
+    def __init__(self, ranking: Ranking, contest: Contest, name: str, along: str, those: list[int]):
+        x = np.array([ranking.column(along)[at] for at in those], float)
+        rows, least = [contest.places[at] for at in those], ranking.study.practical_difference
+        self.name, self.contest, self.crossings = name, contest, _crossings(contest, x, rows, least)
+        self.ends = [
+            (float(x[end]), contest.sides[int(contest.lead[rows[end]] < 0)], contest.factor(rows[end]))
+            for end in (0, -1)
+        ]
+        self.alike = [abs(float(contest.lead[rows[end]])) < np.log1p(least) for end in (0, -1)]
 
 
 def lacks(study: Study) -> str:
@@ -60,21 +63,12 @@ def lacks(study: Study) -> str:
 
 
 def curves_of(ranking: Ranking) -> list[Curve]:
-    along, found = number_axes(ranking.study)[0], []
-    for contest in contests(ranking):
-        places = {at: place for place, at in enumerate(contest.points)}
-        for name, those in curves(ranking, along, contest.points, contest.apart).items():
-            x = np.array([ranking.column(along)[at] for at in those], float)
-            rows = [places[at] for at in those]
-            ends = tuple(
-                (float(x[end]), contest.sides[int(contest.lead[rows[end]] < 0)], contest.factor(rows[end]))
-                for end in (0, -1)
-            )
-            least = ranking.study.practical_difference
-            alike = tuple(abs(float(contest.lead[rows[end]])) < np.log1p(least) for end in (0, -1))
-            crossings = tuple(_crossings(contest, x, rows, least))
-            found.append(Curve(name=name, contest=contest, crossings=crossings, ends=ends, alike=alike))
-    return found
+    along = number_axes(ranking.study)[0]
+    return [
+        Curve(ranking, contest, name, along, those)
+        for contest in contests(ranking)
+        for name, those in curves(ranking, along, contest.points, contest.apart).items()
+    ]
 
 
 def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: float) -> list[Crossing]:

@@ -92,7 +92,6 @@ def better_word(metric: Metric) -> str:
     return "faster" if metric.name in OF_TIME else f"better in {metric.name.replace('_', ' ')}"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Contest:
     """How much better one side is than the other.
 
@@ -101,12 +100,30 @@ class Contest:
     second side the first is; drawn: float64[points, draws]. unmatched: points at which only one side has one.
     """
 
-    sides: tuple[str, str]
-    apart: str
-    points: tuple[int, ...]
-    lead: np.ndarray
-    drawn: np.ndarray
-    unmatched: int
+    def __init__(
+        self,
+        ranking: Ranking,
+        sides: tuple[str, str],
+        apart: str,
+        pairs: Sequence[tuple[int, int | None]],
+        unmatched: int,
+    ):
+        """Of designs of the first side, each with that of the second; without, the metric is the ratio of both."""
+        self.sides, self.apart, self.unmatched = sides, apart, unmatched
+        first = np.array([a for a, _ in pairs], int)
+        second = np.array([b for _, b in pairs if b is not None], int)
+        metric, sign = ranking.metrics[0], 1 if ranking.metrics[0].better == "more" else -1
+        part = next(ranking.draws.parts(2 * max(1, len(pairs))))
+
+        def logarithm(values: np.ndarray) -> np.ndarray:
+            return np.asarray(np.log(np.maximum(values, np.finfo(float).tiny)))
+
+        lead, drawn = logarithm(ranking.middle[0, first]), logarithm(ranking.draws.metric(metric, first, part))
+        if len(second):
+            lead = lead - logarithm(ranking.middle[0, second])
+            drawn = drawn - logarithm(ranking.draws.metric(metric, second, part))
+        self.points, self.lead, self.drawn = tuple(map(int, first)), sign * lead, sign * drawn
+        self.places = {at: place for place, at in enumerate(self.points)}
 
     def named(self, side: str) -> str:
         """A side where a sentence mentions it first: 'network.spikes = dense', 'bow'."""
@@ -135,7 +152,7 @@ def contests(ranking: Ranking) -> list[Contest]:
     if ranking.metrics[0] is METRICS["gpu_ratio"]:
         gpus = [Path(name).stem for name in study.gpus]
         sides = study.machine_name, gpus[0] if len(gpus) == 1 else f"the fastest of {', '.join(gpus)}"
-        return [_contest(ranking, sides, "", [(at, None) for at in kept], len(ranking.designs) - len(kept))]
+        return [Contest(ranking, sides, "", [(at, None) for at in kept], len(ranking.designs) - len(kept))]
     name = named_axes(study)[0]
     column, names = ranking.column(name), field_values(name, ranking.column(name))
     values = list(dict.fromkeys(map(str, column)))
@@ -150,27 +167,5 @@ def contests(ranking: Ranking) -> list[Contest]:
         both = [(a, b) for a, b in pairs if ranking.kept[a] and ranking.kept[b]]
         if both:
             sides = shown[values[0]], shown[other]
-            found.append(_contest(ranking, sides, name, both, len(by) - len(both)))
+            found.append(Contest(ranking, sides, name, both, len(by) - len(both)))
     return found
-
-
-def _contest(
-    ranking: Ranking, sides: tuple[str, str], apart: str, pairs: Sequence[tuple[int, int | None]], unmatched: int
-) -> Contest:
-    """Of designs of the first side, each with that of the second; without, the metric is the ratio of both."""
-    first = np.array([a for a, _ in pairs], int)
-    second = np.array([b for _, b in pairs if b is not None], int)
-    metric, sign = ranking.metrics[0], 1 if ranking.metrics[0].better == "more" else -1
-    part = next(ranking.draws.parts(2 * max(1, len(pairs))))
-
-    def logarithm(values: np.ndarray) -> np.ndarray:
-        return np.asarray(np.log(np.maximum(values, np.finfo(float).tiny)))
-
-    lead, drawn = logarithm(ranking.middle[0, first]), logarithm(ranking.draws.metric(metric, first, part))
-    if len(second):
-        lead = lead - logarithm(ranking.middle[0, second])
-        drawn = drawn - logarithm(ranking.draws.metric(metric, second, part))
-    return Contest(
-        sides=sides, apart=apart, points=tuple(map(int, first)), lead=sign * lead, drawn=sign * drawn,
-        unmatched=unmatched,
-    )  # fmt: skip

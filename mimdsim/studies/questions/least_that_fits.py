@@ -3,8 +3,6 @@ where on more gains nothing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mimdsim.base.units import counted
 from mimdsim.report.formatting import field_value
 from mimdsim.report.tables import Table, table
@@ -19,44 +17,32 @@ from mimdsim.studies.questions.kind import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Least:
     """Along a curve, designs: the least that is kept, the one below it (None: none was looked at) and why that is not
     kept, the best in the first metric, and the least from which on no design is worse than it by more than no practical
     difference. last: the one with the most that is kept. above: designs above the least that are not kept."""
 
-    name: str
-    at: int
-    below: int | None
-    why: str
-    best: int
-    enough: int
-    last: int
-    above: int
+    def __init__(self, ranking: Ranking, name: str, those: list[int], kept: list[int]):
+        place = those.index(kept[0])
+        self.name, self.at, self.last = name, kept[0], kept[-1]
+        self.below = those[place - 1] if place else None
+        self.why = "" if self.below is None else _why_not(ranking, self.below)
+        self.above = len(those) - place - len(kept)
+        self.best = self.enough = min(kept, key=lambda at: float(ranking.signed(0)[at]))
+        for at in reversed(kept):
+            if at not in (self.best, *ranking.alike(self.best, [at])):
+                break
+            self.enough = at
 
 
 def least_of(ranking: Ranking) -> tuple[list[Least], list[str]]:
     """Of every curve with a kept design, and the names of those without."""
-    along = number_axes(ranking.study)[0]
     found, none = [], []
-    for name, those in curves(ranking, along, range(len(ranking.designs))).items():
-        kept = [at for at in those if ranking.kept[at]]
-        if not kept:
+    for name, those in curves(ranking, number_axes(ranking.study)[0], range(len(ranking.designs))).items():
+        if kept := [at for at in those if ranking.kept[at]]:
+            found.append(Least(ranking, name, those, kept))
+        else:
             none.append(name)
-            continue
-        place = those.index(kept[0])
-        below = those[place - 1] if place else None
-        best = min(kept, key=lambda at: float(ranking.signed(0)[at]))
-        enough = best
-        for at in reversed(kept):
-            if at not in (best, *ranking.alike(best, [at])):
-                break
-            enough = at
-        why = "" if below is None else _why_not(ranking, below)
-        above = len(those) - place - len(kept)
-        found.append(
-            Least(name=name, at=kept[0], below=below, why=why, best=best, enough=enough, last=kept[-1], above=above)
-        )
     return found, none
 
 
