@@ -20,7 +20,6 @@ regrouping of results for a next layer, an estimate that is nearly the same for 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -41,25 +40,6 @@ from mimdsim.validation.stencil.boxes import CALL_BUNDLES
 TWO_STAGES, THREE_STAGES = 16, 125  # partial sums from which on a reduction has as many stages
 MEMORY_ELEMENT_BYTES, SINGLE_INPUT_SHARE = 1 << 14, 16  # checkPartialsSizeForSingleInputReduce of ConvReducePlan.hpp
 LEAST_BYTES = {"a": 128, "b": 256}  # of an operand on a tile (mapActivationsOrWeights of Convolution.cpp)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DensePlan:
-    """Splits: steps and row_splits of the rows of A, inner_splits, column_splits; early: B moves before the steps.
-
-    Cycles of all steps; copy_cycles: of the compute cycles, those that are assumed; estimate_cycles: of the planner.
-    """
-
-    steps: int
-    row_splits: int
-    inner_splits: int
-    column_splits: int
-    early: bool
-    estimate_cycles: int
-    compute_cycles: int
-    copy_cycles: int
-    exchange_cycles: int
-    sync_cycles: int
 
 
 class _Product:
@@ -139,7 +119,7 @@ def plan_dense_product(
             "smaller extents, f16 or a larger machine"
         )
     best = int(np.where(found["bytes"] <= limit, found["cycles"], np.inf).argmin())
-    return _priced(product, {name: int(column[best]) for name, column in found.items()})
+    return DensePlan(product, {name: int(column[best]) for name, column in found.items()})
 
 
 def _fewest(parts: int, most: int) -> np.ndarray:
@@ -212,49 +192,53 @@ def _estimated_reduction(product: _Product, sums: Any, depth: int) -> np.ndarray
     return np.asarray(cycles)
 
 
-def _priced(product: _Product, at: dict[str, int]) -> DensePlan:
-    """What the phases of the split cost."""
-    machine, size = product.machine, product.size
-    steps, rows, columns = at["steps"], at["row_splits"], at["column_splits"]
-    grains = {"a": product.channels, "b": product.channels * product.units}
-    own, moving = {}, {}
-    for name, readers in (("a", columns), ("b", rows)):
-        least = max(grains[name], LEAST_BYTES[name] // size)
-        share = max(ceil_divide(at[name], readers), min(least, at[name]))
-        own[name] = share * size if readers > 1 else 0
-        per_bus = machine.exchange.tiles_per_bus if name == "b" and rows % machine.exchange.tiles_per_bus == 0 else 1
-        arriving = (at[name] - at[name] // readers) * size // per_bus
-        moving[name] = max(own[name], arriving), min(readers, ceil_divide(at[name], share)) if readers > 1 else 0
-    early = at["early"] and moving["b"][1] > 0
-    copied, exchange, phases, exchanged = 0, 0, 0, fabric_of(machine).estimate
-    turns = [(("b",), 1), (("a",), steps)] if early else [(("a", "b"), steps)]
-    for names, times in turns:
-        pieces = sum(moving[name][1] for name in names)
-        if pieces:
-            exchange += times * int(exchanged(sum(moving[name][0] for name in names), len(names), pieces))
-            copy = sum(own[name] for name in names) / machine.tile.copy_bytes_per_cycle
-            copied += times * math.ceil(CALL_BUNDLES * machine.tile.issue_cycles + copy)
-            phases += times
-    multiply = product.multiply(at["positions"], at["out_groups"], at["in_groups"], assembler=True)
-    added, moved, reductions = _reduction(product, at)
-    each = int(multiply) + LAUNCH_CYCLES + added
-    if steps > 1:
-        share, result = ceil_divide(at["a"], columns), ceil_divide(at["sums"], at["inner_splits"])
-        sliced = product.slice(share, product.dtype) + product.slice(result, product.dtype)
-        each += int(sliced) + 2 * LAUNCH_CYCLES
-    scale = machine.tile.issue_cycles / machine.tile.working_contexts
-    return DensePlan(
-        steps=steps,
-        row_splits=rows,
-        inner_splits=at["inner_splits"],
-        column_splits=columns,
-        early=bool(early),
-        estimate_cycles=at["cycles"],
-        compute_cycles=copied + round(steps * each * scale),
-        copy_cycles=copied,
-        exchange_cycles=exchange + steps * moved,
-        sync_cycles=(phases + steps * reductions) * machine.barrier_cycles(all_chips=False),
-    )
+class DensePlan:
+    """Splits: steps and row_splits of the rows of A, inner_splits, column_splits; early: B moves before the steps.
+
+    Cycles of all steps; copy_cycles: of the compute cycles, those that are assumed; estimate_cycles: of the planner.
+    """
+
+    def __init__(self, product: _Product, at: dict[str, int]):
+        machine, size = product.machine, product.size
+        self.steps = steps = at["steps"]
+        self.row_splits, self.inner_splits, self.column_splits = (
+            at["row_splits"],
+            at["inner_splits"],
+            at["column_splits"],
+        )
+        rows, columns = self.row_splits, self.column_splits
+        grains = {"a": product.channels, "b": product.channels * product.units}
+        own, moving = {}, {}
+        for name, readers in (("a", columns), ("b", rows)):
+            least = max(grains[name], LEAST_BYTES[name] // size)
+            share = max(ceil_divide(at[name], readers), min(least, at[name]))
+            own[name] = share * size if readers > 1 else 0
+            per_bus = (
+                machine.exchange.tiles_per_bus if name == "b" and rows % machine.exchange.tiles_per_bus == 0 else 1
+            )
+            arriving = (at[name] - at[name] // readers) * size // per_bus
+            moving[name] = max(own[name], arriving), min(readers, ceil_divide(at[name], share)) if readers > 1 else 0
+        self.early = bool(at["early"] and moving["b"][1] > 0)
+        copied, exchange, phases, exchanged = 0, 0, 0, fabric_of(machine).estimate
+        turns = [(("b",), 1), (("a",), steps)] if self.early else [(("a", "b"), steps)]
+        for names, times in turns:
+            pieces = sum(moving[name][1] for name in names)
+            if pieces:
+                exchange += times * int(exchanged(sum(moving[name][0] for name in names), len(names), pieces))
+                copy = sum(own[name] for name in names) / machine.tile.copy_bytes_per_cycle
+                copied += times * math.ceil(CALL_BUNDLES * machine.tile.issue_cycles + copy)
+                phases += times
+        multiply = product.multiply(at["positions"], at["out_groups"], at["in_groups"], assembler=True)
+        added, moved, reductions = _reduction(product, at)
+        each = int(multiply) + LAUNCH_CYCLES + added
+        if steps > 1:
+            share, result = ceil_divide(at["a"], columns), ceil_divide(at["sums"], at["inner_splits"])
+            sliced = product.slice(share, product.dtype) + product.slice(result, product.dtype)
+            each += int(sliced) + 2 * LAUNCH_CYCLES
+        scale = machine.tile.issue_cycles / machine.tile.working_contexts
+        self.estimate_cycles, self.copy_cycles = at["cycles"], copied
+        self.compute_cycles, self.exchange_cycles = copied + round(steps * each * scale), exchange + steps * moved
+        self.sync_cycles = (phases + steps * reductions) * machine.barrier_cycles(all_chips=False)
 
 
 def _reduction(product: _Product, at: dict[str, int]) -> tuple[int, int, int]:

@@ -29,7 +29,7 @@ from mimdsim.validation.stencil.blur import (
     phases,
     published_phases,
 )
-from mimdsim.validation.stencil.boxes import cut, placed, row_copies, tile_blocks, worker_blocks
+from mimdsim.validation.stencil.boxes import Placed, cut, row_copies, tile_blocks, worker_blocks
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -177,7 +177,7 @@ def test_phases_need_a_blur() -> None:
 
 def test_slices_as_wide_as_their_block_are_not_copied() -> None:
     blocks = tile_blocks(12, 30, 1, 1)
-    slices = placed(worker_blocks(blocks, 6), blocks)
+    slices = Placed(worker_blocks(blocks, 6), blocks)
     assert not slices.in_rows.any()
     assert row_copies(slices, 8, "image", IN_ROWS) == ()
     machine = load_machine("tiny", {"chip.tiles": 1})

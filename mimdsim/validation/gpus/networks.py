@@ -294,19 +294,37 @@ class SnnPrediction:
     spread: tuple[float, float] = (0.8, 1.25)
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Case:
-    gpu: GpuMachine
-    label: str
-    framework: str
-    style: str
-    task: str
-    measured: Measured
-    precision: Precision
-    batch: int
-    timesteps: int
-    neurons: int
-    directions: tuple[Direction, ...]
+    """A row read; raises MimdsimError for one without a prediction."""
+
+    def __init__(self, row: Mapping[str, str]):
+        check_given(row, NEEDED)
+        valid = (row.get("timing_valid") or "ok").strip()
+        if not valid.startswith("ok"):
+            raise MimdsimError(f"its time cannot be trusted: {valid}")
+        self.gpu, _ = device_of(row["gpu"])
+        if row["metric"] not in METRICS:
+            raise MimdsimError(f"no model for metric '{row['metric']}'; known: {', '.join(METRICS)}")
+        self.batch, self.timesteps, self.neurons = extents = whole_numbers(
+            row, "batch_B", "steps_T", "neurons_or_layers"
+        )
+        if min(extents) < 1:
+            said = f"batch {self.batch}, timesteps {self.timesteps}, neurons {self.neurons}"
+            raise MimdsimError(f"{said}: must be at least 1")
+        if max(extents) > LARGEST_EXTENT:
+            raise MimdsimError(f"batch, timesteps or neurons are over {LARGEST_EXTENT:,}, which no device holds")
+        self.precision = precision_of(row.get("dtype") or "fp32")
+        self.label, self.framework, self.task = (row[name].lower() for name in ("gpu", "framework", "task"))
+        self.style = (row.get("exec_style") or "").lower()
+        measured = _measured(self.task)
+        if measured is None:
+            known = "1x Linear(N,N) and neurons, neurons only, LSTM, GRU, RNN"
+            raise MimdsimError(f"no model for task '{row['task']}'; known: {known}")
+        self.measured, self.directions = measured, METRICS[row["metric"]]
+        halves = [way in self.directions for way in ("backward_inputs", "backward_weights")]
+        if measured != "recurrent layer" and len(set(halves)) > 1:
+            known = "the backward pass as a whole"
+            raise MimdsimError(f"no model for metric '{row['metric']}' of {measured}; known: {known}")
 
     @property
     def ways(self) -> tuple[Way, ...]:
@@ -318,47 +336,10 @@ class _Case:
 
 def predict_snn_row(row: Mapping[str, str]) -> SnnPrediction:
     """The prediction for one row; raises MimdsimError where there is none."""
-    case = _read(row)
+    case = _Case(row)
     if case.measured == "recurrent layer":
         return _recurrent(case)
     return _fused(case) if re.search(r"cupy|triton", case.framework) else _eager(case)
-
-
-def _read(row: Mapping[str, str]) -> _Case:
-    check_given(row, NEEDED)
-    valid = (row.get("timing_valid") or "ok").strip()
-    if not valid.startswith("ok"):
-        raise MimdsimError(f"its time cannot be trusted: {valid}")
-    gpu, _ = device_of(row["gpu"])
-    if row["metric"] not in METRICS:
-        raise MimdsimError(f"no model for metric '{row['metric']}'; known: {', '.join(METRICS)}")
-    batch, timesteps, neurons = whole_numbers(row, "batch_B", "steps_T", "neurons_or_layers")
-    if min(batch, timesteps, neurons) < 1:
-        raise MimdsimError(f"batch {batch}, timesteps {timesteps}, neurons {neurons}: must be at least 1")
-    if max(batch, timesteps, neurons) > LARGEST_EXTENT:
-        raise MimdsimError(f"batch, timesteps or neurons are over {LARGEST_EXTENT:,}, which no device holds")
-    precision = precision_of(row.get("dtype") or "fp32")
-    measured = _measured(row["task"].lower())
-    if measured is None:
-        known = "1x Linear(N,N) and neurons, neurons only, LSTM, GRU, RNN"
-        raise MimdsimError(f"no model for task '{row['task']}'; known: {known}")
-    directions = METRICS[row["metric"]]
-    if measured != "recurrent layer" and ("backward_inputs" in directions) != ("backward_weights" in directions):
-        known = "the backward pass as a whole"
-        raise MimdsimError(f"no model for metric '{row['metric']}' of {measured}; known: {known}")
-    return _Case(
-        gpu=gpu,
-        label=row["gpu"].lower(),
-        framework=row["framework"].lower(),
-        style=(row.get("exec_style") or "").lower(),
-        task=row["task"].lower(),
-        measured=measured,
-        precision=precision,
-        batch=batch,
-        timesteps=timesteps,
-        neurons=neurons,
-        directions=directions,
-    )
 
 
 def _measured(task: str) -> Measured | None:

@@ -15,7 +15,6 @@ and of the update's reduction all but its exchange and additions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -35,22 +34,15 @@ TEMPORARY_SHARE = 0.6  # availableMemoryProportion
 MOST_ROWS = 1 << 26
 
 
-@dataclass(frozen=True, kw_only=True)
 class GatherPlan:
-    """Splits, and per tile: look-ups of either stage, rows of the table, floats of a row."""
+    """Splits, and per tile: look-ups of either stage, rows of the table, floats of a row. staged: whether a second
+    stage selects among candidates."""
 
-    width_parts: int
-    table_parts: int
-    lookup_parts: int
-    lookups: int
-    second_lookups: int
-    table_rows: int
-    floats: int
-
-    @property
-    def staged(self) -> bool:
-        """Whether a second stage selects among candidates."""
-        return self.table_parts > 1
+    def __init__(self, parts: tuple[int, int, int], rows: int, grains: int, grain: int, lookups: int):
+        self.width_parts, self.table_parts, self.lookup_parts = parts
+        self.lookups, self.table_rows = -(-lookups // self.lookup_parts), -(-rows // self.table_parts)
+        self.second_lookups, self.floats = -(-self.lookups // self.table_parts), -(-grains // self.width_parts) * grain
+        self.staged = self.table_parts > 1
 
 
 def _ceil(a: np.ndarray | int, b: np.ndarray | float) -> np.ndarray:
@@ -85,17 +77,7 @@ def plan_gather(machine: MimdMachine, rows: int, width: int, lookups: int) -> Ga
             best = float(cycles[at]), (width_parts, int(table_parts[at]), int(lookup_parts[at]))
     if best is None:
         raise MappingError(f"gather of {lookups} rows from {rows} x {width}: needs a serial split; that is not planned")
-    width_parts, of_table, of_lookups = best[1]
-    each = -(-lookups // of_lookups)
-    return GatherPlan(
-        width_parts=width_parts,
-        table_parts=of_table,
-        lookup_parts=of_lookups,
-        lookups=each,
-        second_lookups=-(-each // of_table),
-        table_rows=-(-rows // of_table),
-        floats=-(-grains // width_parts) * grain,
-    )
+    return GatherPlan(best[1], rows, grains, grain, lookups)
 
 
 def _estimate(

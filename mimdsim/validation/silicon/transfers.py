@@ -48,7 +48,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -361,23 +361,15 @@ RELOADED = 2
 AROUND_BUNDLES = 20
 
 
-@dataclass(frozen=True, kw_only=True)
 class Slots:
-    """Issue slots of one trip of the loop: as counted, the fewest and the most that the source allows."""
+    """Issue slots of one trip of the loop, in which the body is written `unroll` times: as counted, the fewest and the
+    most that the source allows."""
 
-    counted: float
-    least: float
-    most: float
-
-
-def slots_of_trip(unroll: int) -> Slots:
-    """Slots of one trip in which the body is written `unroll` times."""
-    each = ELEMENT + (OFFSET if unroll > 1 else 0)
-    return Slots(
-        counted=TRIP + CONVERTED + unroll * (each + DIVIDE),
-        least=max(TRIP, CONVERTED + unroll * (each + DIVIDE_LEAST)),
-        most=TRIP + RELOADED + CONVERTED + unroll * (each + DIVIDE_MOST),
-    )
+    def __init__(self, unroll: int):
+        each = ELEMENT + (OFFSET if unroll > 1 else 0)
+        self.counted = TRIP + CONVERTED + unroll * (each + DIVIDE)
+        self.least = max(TRIP, CONVERTED + unroll * (each + DIVIDE_LEAST))
+        self.most = TRIP + RELOADED + CONVERTED + unroll * (each + DIVIDE_MOST)
 
 
 def loop_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
@@ -395,7 +387,7 @@ def loop_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     around = issue * AROUND_BUNDLES
     a_slot = issue * n / unroll
     whole = max(1, round((cycles - around) / a_slot))
-    slots = slots_of_trip(unroll)
+    slots = Slots(unroll)
     note = f"the whole number of slots that is nearest: tests one bundle of a context in {issue} cycles, not the "
     note += "number of slots"
     yield row.figure(f"{name}: whole slots", "cycles", cycles, 0.01, "one bundle a turn", note=note, figures="")

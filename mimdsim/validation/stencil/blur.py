@@ -55,7 +55,6 @@ from mimdsim.validation.stencil.boxes import (
     Boxes,
     Placed,
     column_copies,
-    placed,
     row_copies,
     tile_blocks,
     worker_blocks,
@@ -177,7 +176,7 @@ def make_program(
         raise MappingError(f"{steps} blurs of {rows} x {columns} pixels: each must be at least 1")
     blocks = tile_blocks(rows, columns, chips, machine.chip.tiles)
     blocks = Boxes(bounds=blocks.bounds + 1, tiles=blocks.tiles)  # in the framed image
-    slices = placed(worker_blocks(blocks, machine.tile.worker_contexts), blocks)
+    slices = Placed(worker_blocks(blocks, machine.tile.worker_contexts), blocks)
     shape = (rows + 2, columns + 2, CHANNELS)
     mapping = _in_blocks(blocks, shape)
     buffers = {

@@ -273,26 +273,19 @@ SOURCE = (
 PIXELS = (*box_of(2), ":")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Placed:
-    """Slices and where their operands are, bool[slices].
+    """Slices and where their operands are within the blocks of their tiles, bool[slices].
 
     in_rows: narrower than the block, so copied row by row; beside_west, beside_east: another slice of the same tile is
     there, so that edge is copied too.
     """
 
-    boxes: Boxes
-    in_rows: np.ndarray
-    beside_west: np.ndarray
-    beside_east: np.ndarray
-
-
-def placed(slices: Boxes, blocks: Boxes) -> Placed:
-    """The places of slices within the blocks of their tiles."""
-    of_block = blocks.take(np.searchsorted(blocks.tiles, slices.tiles)).bounds[:, 1]
-    several = slices.lengths[:, 0] > 1  # of a single row, slice and edges are one piece each
-    beside = (slices.bounds[:, 1] != of_block) & several[:, None]
-    return Placed(boxes=slices, in_rows=beside.any(axis=1), beside_west=beside[:, 0], beside_east=beside[:, 1])
+    def __init__(self, slices: Boxes, blocks: Boxes):
+        of_block = blocks.take(np.searchsorted(blocks.tiles, slices.tiles)).bounds[:, 1]
+        several = slices.lengths[:, 0] > 1  # of a single row, slice and edges are one piece each
+        beside = (slices.bounds[:, 1] != of_block) & several[:, None]
+        self.boxes, self.in_rows = slices, beside.any(axis=1)
+        self.beside_west, self.beside_east = beside.T
 
 
 def row_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
