@@ -34,7 +34,7 @@ from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles, reduce_add_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.silicon.vertices import LAUNCH_CYCLES
-from mimdsim.validation.sparse.codelets import ceil_divide
+from mimdsim.validation.sparse.codelets import ceil_divide, fewest_parts
 from mimdsim.validation.stencil.boxes import CALL_BUNDLES
 
 TWO_STAGES, THREE_STAGES = 16, 125  # partial sums from which on a reduction has as many stages
@@ -122,20 +122,16 @@ def plan_dense_product(
     return DensePlan(product, {name: int(column[best]) for name, column in found.items()})
 
 
-def _fewest(parts: int, most: int) -> np.ndarray:
-    """int64: the fewest splits for every largest share of `parts`, up to `most` splits."""
-    splits: Any = np.arange(1, min(parts, most) + 1)
-    return np.sort(splits[np.unique(ceil_divide(parts, splits), return_index=True)[1]])
-
-
 def _candidates(groups: int, inner_groups: int, n: int, tiles: int) -> tuple[Any, ...]:
     """(steps, row, inner, column splits); rows are in even shares of all steps."""
-    every = _fewest(groups, groups)
+    every = fewest_parts(groups, groups)
     pairs = [(s, total // s) for total in every for s in range(1, total + 1) if total % s == 0 and total // s <= tiles]
     of_rows = np.array(pairs, np.int64)
     at, inner, columns = (
         axis.ravel()
-        for axis in np.meshgrid(np.arange(len(of_rows)), _fewest(inner_groups, tiles), _fewest(n, tiles), indexing="ij")
+        for axis in np.meshgrid(
+            np.arange(len(of_rows)), fewest_parts(inner_groups, tiles), fewest_parts(n, tiles), indexing="ij"
+        )
     )
     steps, rows = of_rows[at].T
     kept = rows * inner * columns <= tiles

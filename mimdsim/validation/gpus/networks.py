@@ -123,55 +123,45 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class EagerEstimate:
-    """One call over all timesteps. bound: 'host' when launching takes longer than the device's work."""
+    """One pass over a sequence of all timesteps; call_seconds: the host's period of a Python call. bound: 'host' when
+    launching takes longer than the device's work. Raises ValueError below 1."""
 
-    seconds: float
-    bound: str
-    host_seconds: float
-    device_seconds: float
-
-
-def eager_seconds(
-    gpu: GpuMachine,
-    framework: Framework,
-    *,
-    neurons: int,
-    batch: int,
-    timesteps: int,
-    call_seconds: float,
-    direction: Way,
-) -> EagerEstimate:
-    """One pass over a sequence; call_seconds: the host's period of a Python call. Raises ValueError below 1."""
-    if min(neurons, batch, timesteps) < 1:
-        raise ValueError(f"{timesteps} timesteps, batch {batch}, {neurons} neurons: each must be at least 1")
-    forward = direction == "forward"
-    step = framework.forward if forward else framework.backward
-    inside = framework.products == "each_timestep"
-    calls = timesteps * (step.calls + (2 if inside and not forward else inside))
-    period = call_seconds * (1.0 if forward else BACKWARD_CALL_SHARE)
-    values = neurons * batch
-    launches, whole = step.calls - step.indexing_calls, values * timesteps
-    # of whole sequences the gradient of this timestep and the sum of all are touched
-    loop = timesteps * (
-        _calls_seconds(gpu, launches, step.array_passes, values)
-        + _calls_seconds(gpu, step.indexing_calls, step.sequence_passes, whole, footprint_values=2 * whole)
-    )
-    ahead = 0.0
-    if inside:
-        loop += timesteps * _product_seconds(gpu, neurons, batch, forward=forward, accumulated=True)
-    elif framework.products == "hoisted":
-        ahead = _product_seconds(gpu, neurons, batch * timesteps, forward=forward, accumulated=False)
-    host = calls * period
-    stalled = ahead + max(0, calls - QUEUED_LAUNCHES) * period if forward else 0.0
-    device = ahead + loop
-    return EagerEstimate(
-        seconds=max(host, device, stalled),
-        bound="device" if device >= max(host, stalled) else "host",
-        host_seconds=host,
-        device_seconds=device,
-    )
+    def __init__(
+        self,
+        gpu: GpuMachine,
+        framework: Framework,
+        *,
+        neurons: int,
+        batch: int,
+        timesteps: int,
+        call_seconds: float,
+        direction: Way,
+    ):
+        if min(neurons, batch, timesteps) < 1:
+            raise ValueError(f"{timesteps} timesteps, batch {batch}, {neurons} neurons: each must be at least 1")
+        forward = direction == "forward"
+        step = framework.forward if forward else framework.backward
+        inside = framework.products == "each_timestep"
+        calls = timesteps * (step.calls + (2 if inside and not forward else inside))
+        period = call_seconds * (1.0 if forward else BACKWARD_CALL_SHARE)
+        values = neurons * batch
+        launches, whole = step.calls - step.indexing_calls, values * timesteps
+        # of whole sequences the gradient of this timestep and the sum of all are touched
+        loop = timesteps * (
+            _calls_seconds(gpu, launches, step.array_passes, values)
+            + _calls_seconds(gpu, step.indexing_calls, step.sequence_passes, whole, footprint_values=2 * whole)
+        )
+        ahead = 0.0
+        if inside:
+            loop += timesteps * _product_seconds(gpu, neurons, batch, forward=forward, accumulated=True)
+        elif framework.products == "hoisted":
+            ahead = _product_seconds(gpu, neurons, batch * timesteps, forward=forward, accumulated=False)
+        stalled = ahead + max(0, calls - QUEUED_LAUNCHES) * period if forward else 0.0
+        self.host_seconds, self.device_seconds = calls * period, ahead + loop
+        on_host = max(self.host_seconds, stalled)
+        self.seconds = max(on_host, self.device_seconds)
+        self.bound = "device" if self.device_seconds >= on_host else "host"
 
 
 def _calls_seconds(gpu: GpuMachine, calls: int, passes: float, values: int, footprint_values: int = 0) -> float:
@@ -360,7 +350,7 @@ def _eager(case: _Case) -> SnnPrediction:
     call = next((period for label, period in HOSTS if re.search(label, case.label)), None)
     total, bounds = 0.0, []
     for way in case.ways:
-        estimate = eager_seconds(
+        estimate = EagerEstimate(
             case.gpu,
             FRAMEWORKS[name],
             neurons=case.neurons,

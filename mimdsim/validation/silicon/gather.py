@@ -27,6 +27,7 @@ from mimdsim.costs.library.elementwise import binary_1d_cycles, broadcast_scalar
 from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, each_row, whole_numbers
+from mimdsim.validation.sparse.codelets import fewest_parts
 
 ITEM_BYTES = INDEX_BYTES = 4
 LEAST_INDICES = 32  # minIndicesPerTile
@@ -57,20 +58,46 @@ def plan_gather(machine: MimdMachine, rows: int, width: int, lookups: int) -> Ga
     tiles = machine.chip.tiles
     grain = min(width, machine.tile.vector_bytes // ITEM_BYTES)
     grains = -(-width // grain)
+
+    def estimate(floats: int, table_parts: np.ndarray, lookup_parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(cycles, bytes of temporary memory on a tile) of gather and update as the planner estimates them."""
+        contexts, per_cycle = machine.tile.worker_contexts, machine.exchange.bytes_per_cycle
+        each: Any = _ceil(lookups, lookup_parts)
+        of_table = _ceil(rows, table_parts)
+        second, staged, parallel = _ceil(each, table_parts), table_parts > 1, lookup_parts > 1
+        base = of_table * floats * ITEM_BYTES
+        # Bytes of the table beyond an even share of it; charged even where the table already lies as planned.
+        uneven = np.maximum(base - _ceil(rows * grains * grain, tiles) * ITEM_BYTES, 0)
+        moved = np.maximum(base * parallel, uneven)
+
+        def looked_up(count: np.ndarray) -> np.ndarray:
+            worker: Any = _ceil(count, contexts)
+            hits = np.ceil(worker * (of_table / rows)).astype(np.int64)
+            more: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": machine.tile.vector_bytes}
+            return np.asarray(worker * 0 + multi_slice_cycles(floats, worker, in_range=hits, **more))
+
+        candidates = staged * each * floats * ITEM_BYTES
+        rearranged = staged * table_parts * second * floats * ITEM_BYTES
+        gather = _ceil(moved, per_cycle) + looked_up(each) + _ceil(rearranged, per_cycle) + staged * looked_up(second)
+        memory = np.maximum(moved + candidates + each * INDEX_BYTES, candidates + rearranged + second * INDEX_BYTES)
+        sums = of_table * floats
+        hits = np.ceil(each * (_ceil(of_table, contexts) / rows)).astype(np.int64)
+        scattered = scatter_add_cycles(floats, each, in_range=hits, scaled=True, worker_contexts=contexts)
+        reduced = parallel * (_ceil(sums * ITEM_BYTES, per_cycle) + _ceil(sums, lookup_parts) * lookup_parts // 2)
+        update = 2 * _ceil(uneven, per_cycle) + parallel * fill_cycles(sums, dtype="f32")
+        update = update + _ceil(candidates, per_cycle) + scattered + reduced
+        memory = np.maximum(memory, uneven + candidates + parallel * sums * ITEM_BYTES + each * INDEX_BYTES)
+        memory = np.maximum(memory, uneven + 2 * parallel * sums * ITEM_BYTES)
+        return (gather + update).astype(float), memory
+
     best: tuple[float, tuple[int, int, int]] | None = None
     for width_parts in {-(-grains // (-(-grains // parts))) for parts in range(1, min(grains, tiles) + 1)}:
         room = tiles // width_parts
-        table_parts = np.arange(1, min(room, -(-rows // 2)) + 1)
-        table_parts, lookup_parts = (axis.ravel() for axis in np.meshgrid(table_parts, np.arange(1, room + 1)))
+        numbers = fewest_parts(rows, min(room, -(-rows // 2))), fewest_parts(lookups, room)
+        table_parts, lookup_parts = (axis.ravel() for axis in np.meshgrid(*numbers))
         fits = table_parts * lookup_parts <= room
         table_parts, lookup_parts = table_parts[fits], lookup_parts[fits]
-        # A split that leaves as much on a tile as a smaller one is not considered.
-        useful = (_ceil(rows, _ceil(rows, table_parts)) == table_parts) & (
-            _ceil(lookups, _ceil(lookups, lookup_parts)) == lookup_parts
-        )
-        table_parts, lookup_parts = table_parts[useful], lookup_parts[useful]
-        floats = -(-grains // width_parts) * grain
-        cycles, temporary = _estimate(machine, rows, lookups, grains * grain, floats, table_parts, lookup_parts)
+        cycles, temporary = estimate(-(-grains // width_parts) * grain, table_parts, lookup_parts)
         cycles = np.where(temporary <= TEMPORARY_SHARE * machine.tile.sram_bytes, cycles, np.inf)
         at = int(np.argmin(cycles))
         if np.isfinite(cycles[at]) and (best is None or cycles[at] < best[0]):
@@ -78,46 +105,6 @@ def plan_gather(machine: MimdMachine, rows: int, width: int, lookups: int) -> Ga
     if best is None:
         raise MappingError(f"gather of {lookups} rows from {rows} x {width}: needs a serial split; that is not planned")
     return GatherPlan(best[1], rows, grains, grain, lookups)
-
-
-def _estimate(
-    machine: MimdMachine,
-    rows: int,
-    lookups: int,
-    width: int,
-    floats: int,
-    table_parts: np.ndarray,
-    lookup_parts: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(cycles, bytes of temporary memory on a tile) of gather and update as the planner estimates them."""
-    contexts, per_cycle = machine.tile.worker_contexts, machine.exchange.bytes_per_cycle
-    each: Any = _ceil(lookups, lookup_parts)
-    of_table = _ceil(rows, table_parts)
-    second, staged, parallel = _ceil(each, table_parts), table_parts > 1, lookup_parts > 1
-    base = of_table * floats * ITEM_BYTES
-    # Bytes of the table beyond an even share of it; charged even where the table already lies as planned.
-    uneven = np.maximum(base - _ceil(rows * width, machine.chip.tiles) * ITEM_BYTES, 0)
-    moved = np.maximum(base * parallel, uneven)
-
-    def looked_up(count: np.ndarray) -> np.ndarray:
-        worker: Any = _ceil(count, contexts)
-        hits = np.ceil(worker * (of_table / rows)).astype(np.int64)
-        more: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": machine.tile.vector_bytes}
-        return np.asarray(worker * 0 + multi_slice_cycles(floats, worker, in_range=hits, **more))
-
-    candidates = staged * each * floats * ITEM_BYTES
-    rearranged = staged * table_parts * second * floats * ITEM_BYTES
-    gather = _ceil(moved, per_cycle) + looked_up(each) + _ceil(rearranged, per_cycle) + staged * looked_up(second)
-    memory = np.maximum(moved + candidates + each * INDEX_BYTES, candidates + rearranged + second * INDEX_BYTES)
-    sums = of_table * floats
-    hits = np.ceil(each * (_ceil(of_table, contexts) / rows)).astype(np.int64)
-    scattered = scatter_add_cycles(floats, each, in_range=hits, scaled=True, worker_contexts=contexts)
-    reduced = parallel * (_ceil(sums * ITEM_BYTES, per_cycle) + _ceil(sums, lookup_parts) * lookup_parts // 2)
-    update = 2 * _ceil(uneven, per_cycle) + parallel * fill_cycles(sums, dtype="f32")
-    update = update + _ceil(candidates, per_cycle) + scattered + reduced
-    memory = np.maximum(memory, uneven + candidates + parallel * sums * ITEM_BYTES + each * INDEX_BYTES)
-    memory = np.maximum(memory, uneven + 2 * parallel * sums * ITEM_BYTES)
-    return (gather + update).astype(float), memory
 
 
 def gather_phases(machine: MimdMachine, plan: GatherPlan, lookups: int) -> dict[str, float]:

@@ -30,6 +30,7 @@ from mimdsim.validation.sparse.codelets import (
     SparseShape,
     Splits,
     ceil_divide,
+    fewest_parts,
     planned_reduction_cycles,
     static_block_cycles,
     static_element_cycles,
@@ -140,8 +141,7 @@ def _candidates(shape: SparseShape, tiles: int, pair: int) -> tuple[Any, Any]:
     bands = np.arange(
         1, min(MOST_BANDS, max(1, ceil_divide(shape.block_columns, 1 if shape.block == 1 else shape.grain))) + 1
     )
-    pieces = np.unique([ceil_divide(grains, ceil_divide(grains, p)) for p in range(1, min(MOST_PIECES, grains) + 1)])
-    many, each = (grid.ravel() for grid in np.meshgrid(bands, pieces, indexing="ij"))
+    many, each = (grid.ravel() for grid in np.meshgrid(bands, fewest_parts(grains, MOST_PIECES), indexing="ij"))
     fits = many * each <= max(1, tiles // pair)
     return many[fits], each[fits]
 
