@@ -307,12 +307,9 @@ def _predict_multicast(row: Cells, asked: Asked, measured: float) -> Fields:
     machine = _machine(row["machine"], asked)
     parts = f"barrier of {machine.sync.internal_cycles}, {RECEIVER_FIXED if receiver else SENDER_WAITS} of its list"
     parts += ", what the sender is late, hand-over and launch of workers" if receiver else ", hand-over and launch"
-
-    def again(machine: MimdMachine) -> float:
-        return multicast_cycles(machine, words, receiver=receiver)[0]
-
-    bearing = row.bearing(machine.name, measured, again, formula="receiver" if receiver else "sender")
-    return within_bounds(*multicast_cycles(machine, words, receiver=receiver)) | {"note": parts, "bearing": bearing}
+    of, formula = partial(multicast_cycles, words=words, receiver=receiver), "receiver" if receiver else "sender"
+    bearing = row.bearing(machine.name, measured, lambda on: of(on)[0], formula=formula)
+    return within_bounds(*of(machine)) | {"note": parts, "bearing": bearing}
 
 
 def _predict_host(row: Cells, asked: Asked) -> Fields:

@@ -247,11 +247,7 @@ def stencil_row(row: Cells, asked: Asked) -> Iterator[Fields]:
         raise MimdsimError("0 was published; this run does not have that phase: no ratio")
     if phase not in PHASES:
         raise MimdsimError(f"phase '{phase}' is none of {', '.join(PHASES)}")
-
-    def again(machine: MimdMachine) -> float:
-        return _phases(machine, chip, row["type"], chips)[phase]
-
-    yield row.predicted(chip, published, again, WIDTH[phase])
+    yield row.predicted(chip, published, lambda on: _phases(on, chip, row["type"], chips)[phase], WIDTH[phase])
     if phase in ("copies", "sum"):  # from phases that have rows of their own
         yield {"bearing": None, "derived": True}
 
