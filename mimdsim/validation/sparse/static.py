@@ -78,6 +78,7 @@ def place_reductions(
         return Reduction(partials_cycles=0, compute_cycles=0, moving_cycles=result_cycles, code_bytes=0)
     depth = max(2.0, (pairs_per_row - single) / several)
     here, widest = min(outputs, held), 2 * vector
+    # vertices, bytes received and fragments are those of the fullest tile
     if _cheaper_at_result(machine, outputs, here, depth, size, vector):  # each result where it lies
         moved, each, turns = 0, ceil_divide(ceil_divide(here, contexts), widest) * widest, max(1.0, held / here)
         vertices, wide = math.ceil(several * ceil_divide(here, each) * turns), min(each, here)
