@@ -22,7 +22,7 @@ was taken from what its chips add.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -71,19 +71,8 @@ PROLOGUE_BUNDLES = STATE_LOADS + CHECKS + CORNERS * CORNER_BUNDLES + LOOP_NESTS 
 IN_ROWS, IN_COLUMNS, OUT_ROWS = "image in rows", "edges in columns", "blurred in rows"  # what is copied lies here
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """A codelet of the published program: its element type and how many vectors make a pixel of four channels."""
-
-    dtype: str
-    vectors_per_pixel: int
-
-
-VARIANTS = {
-    "half4": Variant(dtype="float16", vectors_per_pixel=1),
-    "float2": Variant(dtype="float32", vectors_per_pixel=2),
-    "float": Variant(dtype="float32", vectors_per_pixel=4),
-}
+# codelets of the published program: element type, and how many vectors make a pixel of four channels
+VARIANTS = {"half4": ("float16", 1), "float2": ("float32", 2), "float": ("float32", 4)}
 _BEFORE, _OWN, _AFTER = "before{0}:low{0}", "low{0}:high{0}", "high{0}:after{0}"
 _HALO = {
     "north": (_BEFORE, _OWN),
@@ -127,7 +116,7 @@ def blur(
 
 def blur_codelet(variant: str) -> Codelet:
     """The blur as compiled C++, every instruction a bundle of its own."""
-    vectors = VARIANTS[variant].vectors_per_pixel
+    _, vectors = VARIANTS[variant]
     arithmetic = MULTIPLIES + ADDS
     pixel = vectors * (LOADS + arithmetic + STORES) + POINTERS + BRANCHES
     return Codelet(
@@ -178,13 +167,13 @@ def make_program(
     blocks = Boxes(bounds=blocks.bounds + 1, tiles=blocks.tiles)  # in the framed image
     slices = Placed(worker_blocks(blocks, machine.tile.worker_contexts), blocks)
     shape = (rows + 2, columns + 2, CHANNELS)
-    mapping = _in_blocks(blocks, shape)
+    mapping, dtype = _in_blocks(blocks, shape), VARIANTS[variant][0]
     buffers = {
-        name: Variable(name=name, shape=shape, dtype=VARIANTS[variant].dtype, mapping=mapping, category="neuron states")
+        name: Variable(name=name, shape=shape, dtype=dtype, mapping=mapping, category="neuron states")
         for name in ("image", "blurred", IN_ROWS, IN_COLUMNS, OUT_ROWS)
     }
     # no vertex writes its frame, which must be zeros
-    zeros = np.broadcast_to(np.zeros(1, VARIANTS[variant].dtype), shape)
+    zeros = np.broadcast_to(np.zeros(1, dtype), shape)
     buffers["blurred"] = replace(buffers["blurred"], values=zeros)
     codelet = blur_codelet(variant)
     item_bytes = buffers["image"].item_bytes
