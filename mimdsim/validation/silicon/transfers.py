@@ -304,7 +304,7 @@ def _predict_multicast(row: Cells, asked: Asked, measured: float) -> Fields:
         raise MimdsimError(f"'{shortened(row['what'])}': known are the sender and {RECEIVER} of a multicast")
     if row["unit"] != "cycles" or words > MOST_WORDS:
         raise MimdsimError(f"{words} words in {shortened(row['unit'])}: one list sends up to {MOST_WORDS:,}, in cycles")
-    machine = _machine(row["machine"], asked)
+    machine = asked.machine_of(row["machine"])
     parts = f"barrier of {machine.sync.internal_cycles}, {RECEIVER_FIXED if receiver else SENDER_WAITS} of its list"
     parts += ", what the sender is late, hand-over and launch of workers" if receiver else ", hand-over and launch"
     of, formula = partial(multicast_cycles, words=words, receiver=receiver), "receiver" if receiver else "sender"
@@ -318,7 +318,7 @@ def _predict_host(row: Cells, asked: Asked) -> Fields:
         raise MimdsimError(f"unit '{shortened(row['unit'])}': copies from the host are predicted in cycles")
     names = re.sub(r"\(.*\)", "", row["machine"]).split(" or ")
     made = []
-    for machine in (_machine(name.strip(), asked) for name in names):
+    for machine in (asked.machine_of(name.strip()) for name in names):
         doubts = (uncertainty(kind_of(machine.host.sources[key])) for key in ("bytes_per_second", "request_seconds"))
         parts = copied / machine.host.bytes_per_second, machine.host.request_seconds
         off = sum(doubt * seconds for doubt, seconds in zip(doubts, parts, strict=True))
@@ -334,13 +334,6 @@ def _amount(row: Cells, unit: str) -> int:
     if given != unit or not number.isdecimal() or int(number[:12]) < 1:
         raise MimdsimError(f"parameters '{shortened(row['parameters'])}': must be a whole number of {unit} from 1")
     return int(number[:12])
-
-
-def _machine(name: str, asked: Asked) -> MimdMachine:
-    """The machine of a row, or that which is asked for under its name."""
-    if asked.machine is not None and asked.machine.name == name:
-        return asked.machine
-    return tiled_machine(name, "these rows are of tiled machines")
 
 
 EXCHANGE_AND_HOST = ReferenceTable(needed=INTERVALS, read_row=exchange_or_host_row)
