@@ -46,7 +46,8 @@ def _words(ranking: Ranking, contest: Contest) -> list[str]:
     if points in (ours, theirs):
         winner, loser = contest.sides if ours else contest.sides[::-1]
         ends = sorted(range(points), key=lambda place: abs(contest.lead[place]))
-        said = [f"{contest.named(winner)} is {word} than {loser} in {every}, by {_range(contest, ends)}."]
+        far = f" to {contest.factor(ends[-1])}" if points > 1 else ""
+        said = [f"{contest.named(winner)} is {word} than {loser} in {every}, by {contest.factor(ends[0])}{far}."]
         if points > 1:
             said.append(f"{loser} comes nearest at {_place(ranking, contest, ends[0])}.")
     elif even == points:
@@ -87,12 +88,6 @@ def _by_side(ranking: Ranking, contest: Contest, wins: np.ndarray) -> str:
 def _chance(contest: Contest, place: int) -> str:
     """The probability that the better side of a point is better."""
     return chance(float((contest.drawn[place] * contest.lead[place] > 0).mean()))
-
-
-def _range(contest: Contest, ends: list[int]) -> str:
-    """'3.1 times (2 to 4) to 117 times (90 to 150)': at the nearest and the farthest of points."""
-    first, last = contest.factor(ends[0]), contest.factor(ends[-1])
-    return first if len(ends) == 1 else f"{first} to {last}"
 
 
 def _most(contest: Contest, sign: int) -> str:
