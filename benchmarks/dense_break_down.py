@@ -21,7 +21,7 @@ from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Span, TiledProfile
 from mimdsim.program import RecordedActivity
-from mimdsim.validation.framework_steps import START_DOUBT_SECONDS, START_SECONDS, WORKLOAD, timed_call
+from mimdsim.validation.framework_steps import START_DOUBT_SECONDS, START_SECONDS, WORKLOAD, Call
 from mimdsim.workload import load_workload
 
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense spikes depends on them
@@ -227,7 +227,7 @@ def forms(workload: str) -> list[str]:
         assert isinstance(machine, MimdMachine)
         made = compile_workload(load_workload(workload), machine)
         looped = retime(made, machine, NOTHING)
-        call = timed_call(name, {})
+        call = Call(name, {})
         lines.append(
             f"| {machine.title} | {1e3 * looped.cycles / looped.clock_hz:.2f} | "
             f"{1e3 * call.timed.cycles / looped.clock_hz:.2f} | {1e3 * call.seconds:.2f} | "
@@ -253,7 +253,7 @@ def missing(compiled: Compiled, machine: MimdMachine) -> list[str]:
     lines = ["| left out | cycles | ms |", "|---|---|---|"]
     lines += [f"| {what} | {cycles:,} | {cycles * milliseconds:.3f} |" for what, cycles in rows]
     left_out = sum(cycles for _, cycles in rows) * milliseconds
-    call = 1e3 * timed_call("mk2", {}).seconds
+    call = 1e3 * Call("mk2", {}).seconds
     low, high = (figure - call - left_out for figure in MEASURED_MS)
     lines.append(f"| together | {sum(cycles for _, cycles in rows):,} | {left_out:.2f} |")
     lines.append(f"| measured beyond the prediction and these | | {low:.2f} to {high:.2f} |")

@@ -15,8 +15,9 @@ from mimdsim.pipeline import compile_workload, retime, time_on_gpus
 from mimdsim.pipeline.overrides import load_gpu
 from mimdsim.profile import GpuProfile, TiledProfile
 from mimdsim.profile.ratios import Ends, independent_ratio, ratio
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.validation.claims import halves_over_floats
-from mimdsim.validation.framework_steps import CALL_SECONDS, NOTHING, WORKLOAD, loop_seconds, timed_call
+from mimdsim.validation.framework_steps import CALL_SECONDS, WORKLOAD, Call, loop_seconds
 from mimdsim.workload import load_workload, network_of
 
 CHIPS = ("mk2", "bow")
@@ -65,7 +66,7 @@ def at_best(chip: str, changes: dict[str, Any]) -> Ends:
     machine = tiled_machine(chip, "")
     able = [
         retime(compile_workload(load_workload(WORKLOAD, {**changes, "mapping.dense_neurons": form}), machine), machine,
-               NOTHING)
+               NO_SPIKES)
         for form in ("calls", "fused")
     ]  # fmt: skip
     return min(map(ends, able))
@@ -74,14 +75,14 @@ def at_best(chip: str, changes: dict[str, Any]) -> Ends:
 def strongest(changes: dict[str, Any], precision: str) -> Ends:
     """The GPU's strongest strategy that could be built."""
     graph = training_graph(network_of(load_workload(WORKLOAD, changes)))
-    lineup, _ = time_on_gpus(graph, (load_gpu(GPU),), NOTHING)
+    lineup, _ = time_on_gpus(graph, (load_gpu(GPU),), NO_SPIKES)
     return min(ends(item) for item in lineup if item.precision == precision and not item.never_built)
 
 
 def table() -> list[str]:
     """Milliseconds of a training step, and their ratios."""
     changes = [item for _, item in CASES]
-    framework = {chip: [timed_call(chip, each).ends for each in changes] for chip in CHIPS}
+    framework = {chip: [Call(chip, each).ends for each in changes] for chip in CHIPS}
     best = {chip: [at_best(chip, each) for each in changes] for chip in CHIPS}
     looped = [loop_seconds(each) for each in changes]
     gpu = {precision: [strongest(each, precision) for each in changes] for precision in ("fp32", "tf32", "fp16")}
@@ -126,7 +127,7 @@ def halves() -> list[str]:
 def told() -> str:
     """What the table says, with its figures."""
     changes = [item for _, item in CASES]
-    calls, best = [timed_call("mk2", each) for each in changes], at_best("bow", {})
+    calls, best = [Call("mk2", each) for each in changes], at_best("bow", {})
     population = ratio(calls[0].parts, calls[2].parts)
     return MIDDLE.format(
         measured=over(loop_seconds({}), measured_seconds()),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mimdsim.checking.program import Subject
     from mimdsim.studies import Study as StudyRecord
     from mimdsim.studies import StudyResult
-    from mimdsim.studies.plots import SweptRows
+    from mimdsim.studies.page_data import SweptRows
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, SPIKES_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = Named | Workload
@@ -218,7 +218,7 @@ def sweep(
         >>> rows[0]["ms_per_training_step"]  # milliseconds; rows.plot.lines() draws them  # doctest: +SKIP
     """
     from mimdsim.studies import make_study
-    from mimdsim.studies.plots import SweptRows
+    from mimdsim.studies.page_data import SweptRows
 
     if best_mapping and mapping is not None:
         raise DescriptionError("sweep", [f"best_mapping finds a mapping for every point: leave out mapping {mapping}"])

@@ -42,7 +42,7 @@ from mimdsim.execution.execute import HALF_BYTES, Observer, halves_of
 from mimdsim.execution.scratch import KINDS, Poison, undefine
 from mimdsim.execution.strict import Doubts
 from mimdsim.machine import Given, MimdMachine, changed_machine, tiled_machine
-from mimdsim.pipeline import detail_of, memory_profile
+from mimdsim.pipeline import detail_of, time_by_hand
 from mimdsim.pipeline.detail import is_kept
 from mimdsim.pipeline.what_if import Request, difference, largest_gains_first, machine_levers
 from mimdsim.profile import Finding, NamedFile, RunProfile, TiledProfile, WhatIf
@@ -50,7 +50,6 @@ from mimdsim.profile.detail import Detail
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.exchanges import bytes_within_tiles
-from mimdsim.timing import time_program
 
 # ---- what a check of a program or kernel returns
 
@@ -345,9 +344,7 @@ def _outputs_of(
 
 def _time(program: Program, machine: MimdMachine, activity: RecordedActivity) -> tuple[Finding, TiledProfile | None]:
     try:
-        tiled = time_program(
-            program, machine, activity, memory_profile(program, measure_memory(program, machine), machine)
-        )
+        tiled = time_by_hand(program, machine, activity)
     except MimdsimError as refused:
         return Finding(name="time", passed=False, text=str(refused)), None
     seconds = tiled.seconds_per_training_step

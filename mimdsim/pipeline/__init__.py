@@ -6,7 +6,7 @@ from mimdsim.pipeline.identity import config_digest, descriptions_of
 from mimdsim.pipeline.inference import infer_single_samples
 from mimdsim.pipeline.pipeline import compile_workload, open_data, simulate, train_workload
 from mimdsim.pipeline.result import Run
-from mimdsim.pipeline.retiming import Programs, retime, time_on_gpus
+from mimdsim.pipeline.retiming import Programs, retime, time_by_hand, time_on_gpus
 
 __all__ = [
     "Programs",
@@ -20,6 +20,7 @@ __all__ = [
     "open_data",
     "retime",
     "simulate",
+    "time_by_hand",
     "time_on_gpus",
     "train_workload",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
-from mimdsim.compiler import Compiled, compile_graph, memory_profile
+from mimdsim.compiler import Compiled, compile_graph, measure_memory, memory_profile
 from mimdsim.gpu import time_on_gpu
 from mimdsim.gpu.dependence import recurs
 from mimdsim.gpu.kernels import InputEncoding, has_lists
@@ -12,7 +12,8 @@ from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.machine.gpu import Precision
 from mimdsim.profile import GpuProfile, TiledProfile
-from mimdsim.program import RecordedActivity
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.timing import time_program
 from mimdsim.workload import MappingOptions, Workload, network_of
 
@@ -23,6 +24,11 @@ def retime(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity)
         compiled = compiled.measured(machine)
     memory = memory_profile(compiled.program, compiled.memory, machine)
     return time_program(compiled.program, machine, activity, memory, must_fit=False)
+
+
+def time_by_hand(program: Program, machine: MimdMachine, activity: RecordedActivity = NO_SPIKES) -> TiledProfile:
+    """A program that is no network's; raises DoesNotFit."""
+    return time_program(program, machine, activity, memory_profile(program, measure_memory(program, machine), machine))
 
 
 class Programs:

@@ -368,6 +368,9 @@ class RecordedActivity(Shown):
     dropped: dict[str, int]
 
 
+NO_SPIKES = RecordedActivity(ids={}, counts={}, dropped={})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A broken rule: which, where, and the vertex's row in its table (-1: not a vertex; empty: no single superstep)."""

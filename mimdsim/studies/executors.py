@@ -92,7 +92,9 @@ class Local:
                 submit = partial(_submit, self._pool, work, more)
                 room = 1 if alone else AHEAD * self.workers  # one: the batch at fault is the one in work
                 pending = _pending(again, iter(()) if alone else source, lost)
-                for done in _run_batches(pending, room, submit, _first_done, _outcome):
+                for done in _run_batches(
+                    pending, room, submit, _first_done, lambda batch, future: _attempt(batch, future.result)
+                ):
                     if isinstance(done.problem, BrokenProcessPool):
                         lost.append(done.batch)
                     else:
@@ -151,19 +153,11 @@ def _first_done(running: list[Future[Any]]) -> Collection[Future[Any]]:
     return running if any(isinstance(future.exception(), BrokenProcessPool) for future in finished) else finished
 
 
-def _outcome(batch: Batch, future: Future[Any]) -> BatchResult:
-    return _attempt(batch, future.result)
-
-
 def _attempt(batch: Batch, work: Callable[[], Any]) -> BatchResult:
     try:
         return BatchResult(batch, work(), None)
     except Exception as problem:
         return BatchResult(batch, None, problem)
-
-
-def _identity(given: Any) -> Any:
-    return given
 
 
 def run_if_same_sources(digest: str, work: Work, *given: Any) -> Any:
@@ -208,7 +202,7 @@ class Dask:
         from dask import config
 
         with config.set({"distributed.admin.large-graph-warning-threshold": MAX_ACTIVITY_BYTES}):
-            return self.client.submit(_identity, load_activity(path), pure=False)
+            return self.client.submit(tuple, load_activity(path), pure=False)  # the same tuple
 
     def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[BatchResult, None, None]:
         from distributed import CancelledError

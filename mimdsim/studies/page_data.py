@@ -1,16 +1,19 @@
-"""The page of a study: what it shows, as plain data for `report/page.py`, and its file."""
+"""The page of a study: what it shows, as plain data for `report/page.py`, and its file; its figures as matplotlib axes,
+for notebooks; and the rows of a sweep, which have them too."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mimdsim.base.errors import MimdsimError
 from mimdsim.base.files import read_whole, write_atomically
+from mimdsim.base.shown import Listed, Sheet
 from mimdsim.base.units import common_unit, counted
 from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.report.formatting import field_value, quantity
@@ -20,15 +23,17 @@ from mimdsim.report.tables import Table, shown, table
 from mimdsim.studies.answer_text import answer, collect_notes, firing_warnings, tables, would_change
 from mimdsim.studies.description import write_study
 from mimdsim.studies.files import STUDY_FILE
-from mimdsim.studies.metrics import METRICS, Metric
+from mimdsim.studies.metrics import METRICS, Row
 from mimdsim.studies.pareto import Ranking, rank
 from mimdsim.studies.questions import kind_of
 from mimdsim.studies.questions.sensitivity import effects_tables
-from mimdsim.studies.results import is_number
+from mimdsim.studies.results import is_number, table_cells
 from mimdsim.studies.runner import StudyResult
 from mimdsim.studies.sensitivity import Sensitivities
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from mimdsim.report.figures_studies import Judgement
 
 
@@ -260,7 +265,9 @@ def _columns(ranking: Ranking) -> list[StudyColumn]:
             columns.append(_number_column(f"{metric.name} low", unit, low))
             columns.append(_number_column(f"{metric.name} high", unit, high))
         if len(ranking.study.workloads) > 1:
-            columns += [_workload_column(ranking, metric, name, factor, unit) for name in ranking.study.workloads]
+            for number, name in enumerate(ranking.study.workloads):
+                of_each = np.array([metric.of(rows[number]) for rows in ranking.designs], float)
+                columns.append(_number_column(f"{metric.name} {name}", unit, of_each * factor))
     ranked = ranking.fits & ~np.isnan(ranking.middle).any(axis=0)
     shares = {"front": ranking.front_p if len(ranking.metrics) > 1 else None, "best": ranking.best_p}
     shares["keeps"] = ranking.keeps_p if ranking.study.limits else None
@@ -268,13 +275,6 @@ def _columns(ranking: Ranking) -> list[StudyColumn]:
         if share is not None:
             columns.append(_number_column(name, "%", np.where(ranked, 100 * share, np.nan)))
     return columns
-
-
-def _workload_column(ranking: Ranking, metric: Metric, name: str, factor: float, unit: str) -> StudyColumn:
-    place = list(ranking.study.workloads).index(name)
-    values = [metric.of(rows[place]) for rows in ranking.designs]
-    numbers = np.array([np.nan if value is None else value for value in values]) * factor
-    return _number_column(f"{metric.name} {name}", unit, numbers)
 
 
 def _varied_column(name: str, values: Sequence[Any]) -> StudyColumn:
@@ -293,3 +293,81 @@ def _outcome(ranking: Ranking, at: int) -> str:
     problems = ", ".join(ranking.problems(at)).replace(", beyond ", ", ")
     said = "the answer" if at == ranking.best else problems or "kept"
     return f"{said}, with layers that never fire, or always" if ranking.has_constant_layers(at) else said
+
+
+class StudyPlots:
+    """The figures of a study. Each method draws a figure and returns its axes; a `MimdsimError` says if the study has
+    nothing for it."""
+
+    def __init__(self, result: StudyResult):
+        self._result = result
+
+    def __repr__(self) -> str:
+        return "figures of a study: plot.best(), plot.effects(), plot.lines(), plot.crossover()"
+
+    def best(self) -> list[Axes]:
+        """The front of the metrics, or with one metric the best points, with intervals and probabilities.
+
+        >>> len(swept.plot.best())
+        1
+        """
+        return self._axes(lambda: best_section(rank(self._result)), 0, "points to rank")
+
+    def effects(self) -> list[Axes]:
+        """The first metric along every varied field.
+
+        >>> [panel.get_title(loc="left").split(":")[0] for panel in swept.plot.effects()]
+        ['tile.worker_contexts']
+        """
+        return self._axes(lambda: effects_section(rank(self._result)), 0, "fields that vary, evenly")
+
+    def lines(self) -> list[Axes]:
+        """Time, its ratio to the first point's, and memory along the first axis of a grid.
+
+        >>> [panel.get_title(loc="left") for panel in swept.plot.lines()]
+        ['Time', 'Time relative to the first point', 'Memory']
+        """
+        return self._axes(lambda: lines_section(self._result), 0, "grid with results")
+
+    def crossover(self) -> list[Axes]:
+        """GPU time over tiled time along the first axis of a grid; of studies with GPUs.
+
+        >>> studied.plot.crossover()  # doctest: +SKIP
+        """
+        return self._axes(lambda: lines_section(self._result), 1, "grid beside GPUs")
+
+    def _axes(self, drawn: Callable[[], Section | None], which: int, needed: str) -> list[Axes]:
+        """The axes of a figure of a section of the page; others that were drawn for it are closed."""
+        from mimdsim.report.style import on_pyplot
+
+        with on_pyplot() as close:
+            section = drawn()
+            figures = [figure for figure, _ in section.figures] if section is not None else []
+            for place, figure in enumerate(figures):
+                if place != which:
+                    close(figure)
+        if len(figures) <= which:
+            raise MimdsimError(f"there is nothing to draw: the study has no {needed}")
+        return list(figures[which].axes)
+
+
+class SweptRows(Listed[Row]):
+    """The rows of a sweep, a dict each, with its figures."""
+
+    def __init__(self, result: StudyResult):
+        study = result.study
+        axes, gpus = list(study.axes), tuple(Path(gpu).stem for gpu in study.gpus)
+
+        def sheet(rows: Sequence[Row]) -> Sheet:
+            cells = table_cells(list(rows), axes, gpus)
+            first = sorted(range(len(cells[0])), key=lambda at: cells[0][at] in ("compute", "exchange", "sync"))
+            head, *others = [[row[at] for at in first] for row in cells]
+            return Sheet(f"{counted(len(rows), 'point')} of {' and '.join(study.workloads)}", others, tuple(head))
+
+        super().__init__(map(dict, result.rows), sheet)
+        self._result = result
+
+    @property
+    def plot(self) -> StudyPlots:
+        """Its figures: plot.lines(), plot.crossover(), plot.effects(), plot.best()."""
+        return StudyPlots(self._result)

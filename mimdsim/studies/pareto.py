@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -81,9 +81,9 @@ class Ranking:
         return beyond or ([] if self.kept[at] else ["metric unknown"])
 
     @cached_property
-    def _values(self) -> tuple[list[str], ...]:
+    def _values(self) -> dict[str, list[str]]:
         """Of each changed field the values of all designs as text; different ones look different."""
-        return tuple(field_values(name, self.column(name)) for name in self.study.varied)
+        return {name: field_values(name, self.column(name)) for name in self.study.varied}
 
     def column(self, name: str) -> list[Any]:
         """The values of a changed field, of all designs."""
@@ -93,13 +93,13 @@ class Ranking:
         """Whether some layer of a design never fires, or always."""
         return any(row.get(FIRING_COLUMN) for row in self.designs[at])
 
-    def values(self, at: int) -> list[str]:
+    def values(self, at: int) -> dict[str, str]:
         """The values of a design's changed fields as text."""
-        return [values[at] for values in self._values]
+        return {name: values[at] for name, values in self._values.items()}
 
-    def name(self, at: int) -> str:
-        """'chip.tiles = 736, chip.clock_hz = 1.85 GHz'."""
-        return ", ".join(f"{key} = {value}" for key, value in zip(self.study.varied, self.values(at), strict=True))
+    def name(self, at: int, without: Collection[str] = ()) -> str:
+        """'chip.tiles = 736, chip.clock_hz = 1.85 GHz', without some of the fields."""
+        return ", ".join(f"{key} = {value}" for key, value in self.values(at).items() if key not in without)
 
     def interval(self, metric: int, at: int) -> tuple[float, float]:
         """The interval of a metric over all workloads, in the unit of its columns."""

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from mimdsim.studies.tpe_search import search_plan
 from mimdsim.studies.worker import best_mapping, record, run_on_same_inputs, time_points
 
 if TYPE_CHECKING:
-    from mimdsim.studies.plots import StudyPlots
+    from mimdsim.studies.page_data import StudyPlots
 
 WRITE_SECONDS, WRITE_SHARE = 5.0, 0.05  # least time between tables of an unfinished study, and most share of it
 MOST_IN_A_BATCH = 20  # points: as many as a process can lose
@@ -68,7 +68,7 @@ class StudyResult(Shown):
     @property
     def plot(self) -> StudyPlots:
         """Its figures: plot.best(), plot.effects(), plot.lines(), plot.crossover()."""
-        from mimdsim.studies.plots import StudyPlots
+        from mimdsim.studies.page_data import StudyPlots
 
         return StudyPlots(self)
 
@@ -103,25 +103,21 @@ def run_study(study: Study, folder: Path, pool: WorkerPool, progress: Progress, 
         return result if other else replace(result, files=tuple(write_tables(result.rows, study, folder)))
 
 
+@dataclass(eq=False)
 class _StudyRun:
     """A study on its way. problems: why there is no result, by the key of an activity or of a point."""
 
-    def __init__(
-        self,
-        study: Study,
-        points: Points,
-        store: Store,
-        pool: WorkerPool,
-        progress: Progress,
-        as_is: bool,
-        warnings: list[str],
-    ):
-        self.study, self.points, self.store, self.pool = study, points, store, pool
-        self.progress, self.as_is, self.warnings = progress, as_is, warnings
-        self.asked: list[Point] = []
-        self.problems: dict[str, Exception] = {}
-        self.shared: dict[str, Any] = {}
-        self.next_write = time.monotonic() + WRITE_SECONDS
+    study: Study
+    points: Points
+    store: Store
+    pool: WorkerPool
+    progress: Progress
+    as_is: bool
+    warnings: list[str]
+    asked: list[Point] = field(default_factory=list)
+    problems: dict[str, Exception] = field(default_factory=dict)
+    shared: dict[str, Any] = field(default_factory=dict)
+    next_write: float = field(default_factory=lambda: time.monotonic() + WRITE_SECONDS)
 
     def run(self) -> StudyResult:
         self.reference = self.points.of_reference()

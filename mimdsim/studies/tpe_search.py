@@ -15,7 +15,7 @@ import numpy as np
 
 from mimdsim.base.errors import MissingExtra
 from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import METRICS, Constraint, Metric, Row
+from mimdsim.studies.metrics import METRICS, Constraint, Row
 from mimdsim.studies.results import is_number
 from mimdsim.studies.sampling import Design, DesignSpace, metric_of_designs, plain_value
 
@@ -54,7 +54,8 @@ def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], li
         if not done:  # values of the base as they are, not by way of their places
             designs[0] |= {key: value for key, value in base.items() if nearest[key][1]}
         rows = yield [varied.design(each) for each in designs]
-        losses = np.array([_losses(metric, rows, study) for metric in metrics]).T
+        values = [metric_of_designs(metric, rows, study) for metric in metrics]
+        losses = np.array([each if of.better == "less" else -each for of, each in zip(metrics, values, strict=True)]).T
         worst = np.vstack([worst, losses[~np.isnan(losses).any(axis=1)]]).max(axis=0)
         for trial, design, loss in zip(trials, rows, losses, strict=True):
             if not np.isfinite(worst).all():  # nothing is known yet: Optuna learns nothing of the point
@@ -104,11 +105,6 @@ def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> tuple[Any
     first, last = varied.ends(key)
     asked = round(value) if varied.whole(key) else varied.place_in_range(key, value)
     return min(max(asked, low), high), first <= value <= last
-
-
-def _losses(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
-    values = metric_of_designs(metric, rows, study)
-    return values if metric.better == "less" else -values
 
 
 def _outside(limits: Sequence[Constraint], rows: Sequence[Row], unknown: bool) -> dict[str, float]:

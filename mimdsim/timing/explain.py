@@ -18,6 +18,7 @@ from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.profile import Span, SpanPart
 from mimdsim.profile.operations import find_supersteps
 from mimdsim.program import Program, RecordedActivity, Superstep, TileFormula
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
 from mimdsim.timing.explanation import Context, Explanation, Work, cycles_text, formula_text
@@ -199,7 +200,6 @@ def sync_rows(
 
 ROUNDING = 1e-9  # relative, of sums in another order
 TILED = "only programs of tiled machines have supersteps to explain"
-NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
 def _waits(program: Program, machine: MimdMachine, number: int, chip: int) -> tuple[int, int, int, bool]:
@@ -233,7 +233,7 @@ def explain(
     """
     machine = tiled_machine(machine, TILED)
     refuse_other_machine(program, machine)
-    activity = activity or NOTHING
+    activity = activity or NO_SPIKES
     compiled, program = program, with_machine_costs(program, machine)
     issue = TileIssue.of(machine)
     loops = loop_spans(program, machine)

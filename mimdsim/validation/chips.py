@@ -22,13 +22,8 @@ METRICS = {"area_mm2": "mm2", "sram_share": "of the area", "full_load_watts": "W
 def chip_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of a published figure."""
     published, tolerance = (row.number(column, above=0) for column in ("value", "tolerance"))
-    yield {
-        "name": f"{row['chip']} {row['metric']} {row['value']}",
-        "unit": row["unit"],
-        "published": published,
-        "tolerance": tolerance,
-        "kind": f"{row['metric']}, {row['judged']}",
-    }
+    name, kind = f"{row['chip']} {row['metric']} {row['value']}", f"{row['metric']}, {row['judged']}"
+    yield row.figure(name, row["unit"], published, tolerance, kind)
     value, off = _metric(silicon_profile(_machine(row)), row["metric"])
     yield within_bounds(value, value - off, value + off)
     if not row["changes"]:  # of the chip that is described, not of others that take numbers from it

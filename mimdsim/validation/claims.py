@@ -36,8 +36,9 @@ from mimdsim.pipeline import compile_workload, retime, time_on_gpus, train_workl
 from mimdsim.pipeline.overrides import load_gpu, load_tiled, split_changes
 from mimdsim.profile import TiledProfile
 from mimdsim.profile.ratios import Ratio, independent_ratio, ratio, ratio_of, ratio_to_gpu
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.search import Aims, Case, search
-from mimdsim.validation.framework_steps import NOTHING, loop_seconds, planned_product_cycles, timed_call
+from mimdsim.validation.framework_steps import Call, loop_seconds, planned_product_cycles
 from mimdsim.validation.markdown_page import apart, cell, heads, line
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, open_dataset
 
@@ -119,17 +120,17 @@ def step_over_step(
 
 def loop_over_framework(*, machine: str = "mk2", changes: Changes | None = None) -> Ratio:
     """snnTorch's loop on a GPU, bound by its host, over the same network through PopTorch."""
-    return independent_ratio(loop_seconds(changes or {}), timed_call(machine, changes or {}).ends)
+    return independent_ratio(loop_seconds(changes or {}), Call(machine, changes or {}).ends)
 
 
 def framework_over_framework(*, other: Changes, one: Changes | None = None, machine: str = "mk2") -> Ratio:
     """Two networks through PopTorch."""
-    return ratio(timed_call(machine, one or {}).parts, timed_call(machine, other).parts)
+    return ratio(Call(machine, one or {}).parts, Call(machine, other).parts)
 
 
 def halves_over_floats(*, machine: str = "mk2") -> Ratio:
     """From a step through PopTorch in which products alone gain to the products alone; the middle of their ratios."""
-    whole = timed_call(machine, {}).timed.cycles
+    whole = Call(machine, {}).timed.cycles
     full, half = (planned_product_cycles(machine, dtype) for dtype in ("f32", "f16"))
     low, high = whole / (whole - full + half), full / half
     return Ratio(low=low, middle=math.sqrt(low * high), high=high)
@@ -206,7 +207,7 @@ def memory_growth(*, workload: str, timesteps: tuple[int, int, int], machine: st
     chip = tiled_machine(machine, TILED)
     first, second, third = (
         retime(
-            compile_workload(load_workload(workload, {"data.timesteps": count}), chip, must_fit=False), chip, NOTHING
+            compile_workload(load_workload(workload, {"data.timesteps": count}), chip, must_fit=False), chip, NO_SPIKES
         ).memory.peak_bytes
         for count in timesteps
     )

@@ -20,8 +20,7 @@ regrouping of results for a next layer, an estimate that is nearly the same for 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles, reduce_add_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.silicon.vertices import LAUNCH_CYCLES
-from mimdsim.validation.sparse.codelets import ceil_divide
+from mimdsim.validation.sparse.codelets import ceil_divide, fewest_parts
 from mimdsim.validation.stencil.boxes import CALL_BUNDLES
 
 TWO_STAGES, THREE_STAGES = 16, 125  # partial sums from which on a reduction has as many stages
@@ -43,69 +42,46 @@ MEMORY_ELEMENT_BYTES, SINGLE_INPUT_SHARE = 1 << 14, 16  # checkPartialsSizeForSi
 LEAST_BYTES = {"a": 128, "b": 256}  # of an operand on a tile (mapActivationsOrWeights of Convolution.cpp)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DensePlan:
-    """Splits: steps and row_splits of the rows of A, inner_splits, column_splits; early: B moves before the steps.
+class _Product:
+    """C[m, n] = A[m, k] B[k, n] on a machine, and cycles of its vertices. size, sum_size: bytes of an element and of a
+    partial sum; resident: of a tile for operands, result and code."""
 
-    Cycles of all steps; copy_cycles: of the compute cycles, those that are assumed; estimate_cycles: of the planner.
-    """
-
-    steps: int
-    row_splits: int
-    inner_splits: int
-    column_splits: int
-    early: bool
-    estimate_cycles: int
-    compute_cycles: int
-    copy_cycles: int
-    exchange_cycles: int
-    sync_cycles: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Formats:
-    """What all vertices of a product share. size, sum_size: bytes of an element and of a partial sum."""
-
-    dtype: str
-    partials: str
-    units: int
-    channels: int
-    load_bytes: int
-    contexts: int
-    vector_bytes: int
-
-    @property
-    def size(self) -> int:
-        return ITEM_BYTES[self.dtype]
-
-    @property
-    def sum_size(self) -> int:
-        return ITEM_BYTES[self.partials]
+    def __init__(self, machine: MimdMachine, m: int, k: int, n: int, dtype: str, partials: str):
+        unit = check_product(machine, {"m": m, "k": k, "n": n}, dtype, partials, MEMORY_SHARE)
+        self.machine, self.tile, self.m, self.k, self.n = machine, machine.tile, m, k, n
+        self.dtype, self.partials, self.size, self.sum_size = dtype, partials, ITEM_BYTES[dtype], ITEM_BYTES[partials]
+        self.units, self.channels = unit.units(dtype, partials), unit.channels(dtype)
+        self.load_bytes = unit.coefficient_load_bytes_per_cycle
+        operands = (m * k + k * n + m * n) * self.size
+        self.resident = machine.tile.code_bytes + ceil_divide(operands, machine.chip.tiles)
+        contexts, vector_bytes = machine.tile.working_contexts, machine.tile.vector_bytes
+        self._vertex: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": vector_bytes}
 
     def multiply(self, positions: Any, out_groups: Any, in_groups: Any, *, assembler: bool) -> Any:
         shared = self.dtype, self.partials, self.units, self.channels, self.load_bytes
         return partial_product_cycles(
-            positions, out_groups, in_groups, shared=shared, worker_contexts=self.contexts, assembler=assembler
+            positions,
+            out_groups,
+            in_groups,
+            shared=shared,
+            worker_contexts=self.tile.working_contexts,
+            assembler=assembler,
         )
 
-    def reduce(self, outputs: Any, added: int, last: bool, sram_bytes: int) -> Any:
+    def reduce(self, outputs: Any, added: int, last: bool) -> Any:
         """`outputs` sums of `added` partial sums; without a list of pointers where the own partial sum lies apart."""
         arriving = (added - 1) * outputs * self.sum_size
         elements = ceil_divide(arriving, MEMORY_ELEMENT_BYTES) * MEMORY_ELEMENT_BYTES
-        single = (outputs % (16 // self.sum_size) == 0) & (elements < sram_bytes / SINGLE_INPUT_SHARE)
-        cycles = partial(
-            reduce_add_cycles,
-            outputs,
-            dtype=self.partials,
-            out_dtype=self.dtype if last else self.partials,
-            worker_contexts=self.contexts,
-            vector_bytes=self.vector_bytes,
-        )
-        return np.where(single, cycles(added - 1, single_input=True), cycles(added))
+        single = (outputs % (16 // self.sum_size) == 0) & (elements < self.tile.sram_bytes / SINGLE_INPUT_SHARE)
+        formats = {"dtype": self.partials, "out_dtype": self.dtype if last else self.partials, **self._vertex}
+        alone = reduce_add_cycles(outputs, added - 1, single_input=True, **formats)
+        return np.where(single, alone, reduce_add_cycles(outputs, added, **formats))
 
     def slice(self, elements: Any, dtype: str) -> Any:
-        formats: dict[str, Any] = {"worker_contexts": self.contexts, "vector_bytes": self.vector_bytes}
-        return dynamic_slice_1d_cycles(elements, 1, dtype=dtype, **formats)
+        return dynamic_slice_1d_cycles(elements, 1, dtype=dtype, **self._vertex)
+
+    def cast(self, elements: Any) -> Any:
+        return cast_1d_cycles(elements, source=self.partials, target=self.dtype, **self._vertex)
 
 
 @lru_cache(maxsize=4096)
@@ -131,170 +107,148 @@ def plan_dense_product(
     machine: MimdMachine, m: int, k: int, n: int, dtype: str, partials_dtype: str | None = None
 ) -> DensePlan:
     """The plan of C[m, n] = A[m, k] B[k, n] on one chip of `machine`; raises as `plan_product` does."""
-    partials = dtype if partials_dtype is None else partials_dtype
-    unit = check_product(machine, {"m": m, "k": k, "n": n}, dtype, partials, MEMORY_SHARE)
-    formats = _Formats(
-        dtype=dtype,
-        partials=partials,
-        units=unit.units(dtype, partials),
-        channels=unit.channels(dtype),
-        load_bytes=unit.coefficient_load_bytes_per_cycle,
-        contexts=machine.tile.working_contexts,
-        vector_bytes=machine.tile.vector_bytes,
-    )
-    found = _estimates(machine, formats, m, k, n)
+    product = _Product(machine, m, k, n, dtype, dtype if partials_dtype is None else partials_dtype)
+    found = _estimates(product)
     limit = MEMORY_SHARE * machine.tile.sram_bytes
-    if found["bytes"].min() > limit or _resident(machine, formats, m, k, n) > machine.tile.sram_bytes:
+    if found["bytes"].min() > limit or product.resident > machine.tile.sram_bytes:
         raise DoesNotFit(
             f"product {m} x {k} x {n} ({dtype}): no split over {machine.chip.tiles} tiles of {machine.name} fits; of "
             f"the {show_bytes(machine.tile.sram_bytes)} of a tile the smallest needs "
             f"{show_bytes(int(found['bytes'].min()))} for operands and sums in flight, which may take "
-            f"{show_bytes(limit)}, and operands and result {show_bytes(_resident(machine, formats, m, k, n))}: take "
+            f"{show_bytes(limit)}, and operands and result {show_bytes(product.resident)}: take "
             "smaller extents, f16 or a larger machine"
         )
     best = int(np.where(found["bytes"] <= limit, found["cycles"], np.inf).argmin())
-    return _priced(machine, formats, {name: int(column[best]) for name, column in found.items()})
-
-
-def _resident(machine: MimdMachine, formats: _Formats, m: int, k: int, n: int) -> int:
-    """Bytes of a tile for operands, result and code."""
-    return machine.tile.code_bytes + ceil_divide((m * k + k * n + m * n) * formats.size, machine.chip.tiles)
-
-
-def _fewest(parts: int, most: int) -> np.ndarray:
-    """int64: the fewest splits for every largest share of `parts`, up to `most` splits."""
-    splits: Any = np.arange(1, min(parts, most) + 1)
-    return np.sort(splits[np.unique(ceil_divide(parts, splits), return_index=True)[1]])
+    return DensePlan(product, {name: int(column[best]) for name, column in found.items()})
 
 
 def _candidates(groups: int, inner_groups: int, n: int, tiles: int) -> tuple[Any, ...]:
     """(steps, row, inner, column splits); rows are in even shares of all steps."""
-    every = _fewest(groups, groups)
+    every = fewest_parts(groups, groups)
     pairs = [(s, total // s) for total in every for s in range(1, total + 1) if total % s == 0 and total // s <= tiles]
     of_rows = np.array(pairs, np.int64)
     at, inner, columns = (
         axis.ravel()
-        for axis in np.meshgrid(np.arange(len(of_rows)), _fewest(inner_groups, tiles), _fewest(n, tiles), indexing="ij")
+        for axis in np.meshgrid(
+            np.arange(len(of_rows)), fewest_parts(inner_groups, tiles), fewest_parts(n, tiles), indexing="ij"
+        )
     )
     steps, rows = of_rows[at].T
     kept = rows * inner * columns <= tiles
     return steps[kept], rows[kept], inner[kept], columns[kept]
 
 
-def _estimates(machine: MimdMachine, formats: _Formats, m: int, k: int, n: int) -> dict[str, Any]:
+def _estimates(product: _Product) -> dict[str, Any]:
     """Columns of a table with a row for every split, B moved in every step or before them: the planner's estimate."""
-    groups, inner_groups = ceil_divide(m, formats.units), ceil_divide(k, formats.channels)
-    steps, rows, inner, columns = _candidates(groups, inner_groups, n, machine.chip.tiles)
+    machine, units, channels = product.machine, product.units, product.channels
+    groups, inner_groups = ceil_divide(product.m, units), ceil_divide(product.k, channels)
+    steps, rows, inner, columns = _candidates(groups, inner_groups, product.n, machine.chip.tiles)
     out_groups: Any = ceil_divide(groups, steps * rows)
     in_groups: Any = ceil_divide(inner_groups, inner)
-    positions: Any = ceil_divide(n, columns)
-    a, b = out_groups * formats.units * in_groups * formats.channels, in_groups * formats.channels * positions
-    sums, rate = out_groups * formats.units * positions, machine.exchange.bytes_per_cycle
+    positions: Any = ceil_divide(product.n, columns)
+    a, b = out_groups * units * in_groups * channels, in_groups * channels * positions
+    sums, rate = out_groups * units * positions, machine.exchange.bytes_per_cycle
     shared = np.where(rows % machine.exchange.tiles_per_bus == 0, machine.exchange.tiles_per_bus, 1)
-    moving_b = np.ceil((b - b // rows) * formats.size / (rate * shared))
+    moving_b = np.ceil((b - b // rows) * product.size / (rate * shared))
     (depths, held), which = np.unique(np.stack([inner, sums]), axis=1, return_inverse=True)
     several, first = np.unique(depths, return_index=True)
     each = [
-        _estimated_reduction(formats, machine, alike, int(depth))
+        _estimated_reduction(product, alike, int(depth))
         for depth, alike in zip(several, np.split(held, first[1:]), strict=True)
     ]
-    body = np.ceil((a - a // columns) * formats.size / rate) + np.concatenate(each)[which.ravel()]
-    body += formats.multiply(positions, out_groups, in_groups, assembler=False)
-    slices = formats.slice(ceil_divide(a, columns), formats.dtype)
-    slices = slices + formats.slice(ceil_divide(ceil_divide(sums, inner), steps), formats.partials)
+    body = np.ceil((a - a // columns) * product.size / rate) + np.concatenate(each)[which.ravel()]
+    body += product.multiply(positions, out_groups, in_groups, assembler=False)
+    slices = product.slice(ceil_divide(a, columns), product.dtype)
+    slices = slices + product.slice(ceil_divide(ceil_divide(sums, inner), steps), product.partials)
     body += np.where(steps > 1, slices, 0)
-    names = ("steps", "row_splits", "inner_splits", "column_splits", "out_groups", "in_groups", "positions")
-    table = dict(zip(names, (steps, rows, inner, columns, out_groups, in_groups, positions), strict=True))
-    table |= {"a": a, "b": b, "sums": sums}
+    table = {"steps": steps, "row_splits": rows, "inner_splits": inner, "column_splits": columns}
+    table |= {"out_groups": out_groups, "in_groups": in_groups, "positions": positions, "a": a, "b": b, "sums": sums}
     again = np.flatnonzero(steps > 1)
     at = np.concatenate([np.arange(len(steps)), again])
     early = np.arange(len(at)) >= len(steps)
     cycles = body[at] * steps[at] + moving_b[at] * np.where(early, 1, steps[at])
-    held_bytes = (a + b)[at] * formats.size + sums[at] * formats.sum_size
-    return {name: column[at] for name, column in table.items()} | {
-        "early": early,
-        "cycles": cycles,
-        "bytes": held_bytes,
-    }
+    held_bytes = (a + b)[at] * product.size + sums[at] * product.sum_size
+    found = {name: column[at] for name, column in table.items()}
+    return found | {"early": early, "cycles": cycles, "bytes": held_bytes}
 
 
-def _estimated_reduction(formats: _Formats, machine: MimdMachine, sums: Any, depth: int) -> np.ndarray:
+def _estimated_reduction(product: _Product, sums: Any, depth: int) -> np.ndarray:
     """The planner's cycles to exchange and add partial sums (estimateConvReduceCycles)."""
-    rate = machine.exchange.bytes_per_cycle
+    rate = product.machine.exchange.bytes_per_cycle
     outputs: Any = ceil_divide(sums, depth) * depth
-    cycles, before = np.ceil(sums * formats.sum_size / rate), depth
-    if depth == 1 and formats.dtype != formats.partials:
-        return np.asarray(cycles + _cast(formats, sums))
+    cycles, before = np.ceil(sums * product.sum_size / rate), depth
+    if depth == 1 and product.dtype != product.partials:
+        return np.asarray(cycles + product.cast(sums))
     moved: Any = sums
     for number, left in enumerate(stages(depth)):
-        cycles += np.ceil(moved * formats.sum_size / rate) if number else 0
+        cycles += np.ceil(moved * product.sum_size / rate) if number else 0
         added = ceil_divide(before, left)
         before, outputs, moved = ceil_divide(before, added), ceil_divide(outputs, added), ceil_divide(moved, added)
-        cycles += formats.reduce(outputs, added, left == 1, machine.tile.sram_bytes)
+        cycles += product.reduce(outputs, added, left == 1)
     return np.asarray(cycles)
 
 
-def _cast(formats: _Formats, elements: Any) -> Any:
-    more: dict[str, Any] = {"worker_contexts": formats.contexts, "vector_bytes": formats.vector_bytes}
-    return cast_1d_cycles(elements, source=formats.partials, target=formats.dtype, **more)
+class DensePlan:
+    """Splits: steps and row_splits of the rows of A, inner_splits, column_splits; early: B moves before the steps.
+
+    Cycles of all steps; copy_cycles: of the compute cycles, those that are assumed; estimate_cycles: of the planner.
+    """
+
+    def __init__(self, product: _Product, at: dict[str, int]):
+        machine, size = product.machine, product.size
+        self.steps = steps = at["steps"]
+        self.row_splits, self.inner_splits, self.column_splits = (
+            at["row_splits"],
+            at["inner_splits"],
+            at["column_splits"],
+        )
+        rows, columns = self.row_splits, self.column_splits
+        grains = {"a": product.channels, "b": product.channels * product.units}
+        own, moving = {}, {}
+        for name, readers in (("a", columns), ("b", rows)):
+            least = max(grains[name], LEAST_BYTES[name] // size)
+            share = max(ceil_divide(at[name], readers), min(least, at[name]))
+            own[name] = share * size if readers > 1 else 0
+            per_bus = (
+                machine.exchange.tiles_per_bus if name == "b" and rows % machine.exchange.tiles_per_bus == 0 else 1
+            )
+            arriving = (at[name] - at[name] // readers) * size // per_bus
+            moving[name] = max(own[name], arriving), min(readers, ceil_divide(at[name], share)) if readers > 1 else 0
+        self.early = bool(at["early"] and moving["b"][1] > 0)
+        copied, exchange, phases, exchanged = 0, 0, 0, fabric_of(machine).estimate
+        turns = [(("b",), 1), (("a",), steps)] if self.early else [(("a", "b"), steps)]
+        for names, times in turns:
+            pieces = sum(moving[name][1] for name in names)
+            if pieces:
+                exchange += times * int(exchanged(sum(moving[name][0] for name in names), len(names), pieces))
+                copy = sum(own[name] for name in names) / machine.tile.copy_bytes_per_cycle
+                copied += times * math.ceil(CALL_BUNDLES * machine.tile.issue_cycles + copy)
+                phases += times
+        multiply = product.multiply(at["positions"], at["out_groups"], at["in_groups"], assembler=True)
+        added, moved, reductions = _reduction(product, at)
+        each = int(multiply) + LAUNCH_CYCLES + added
+        if steps > 1:
+            share, result = ceil_divide(at["a"], columns), ceil_divide(at["sums"], at["inner_splits"])
+            sliced = product.slice(share, product.dtype) + product.slice(result, product.dtype)
+            each += int(sliced) + 2 * LAUNCH_CYCLES
+        scale = machine.tile.issue_cycles / machine.tile.working_contexts
+        self.estimate_cycles, self.copy_cycles = at["cycles"], copied
+        self.compute_cycles, self.exchange_cycles = copied + round(steps * each * scale), exchange + steps * moved
+        self.sync_cycles = (phases + steps * reductions) * machine.barrier_cycles(all_chips=False)
 
 
-def _priced(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> DensePlan:
-    """What the phases of the split cost."""
-    steps, rows, columns = at["steps"], at["row_splits"], at["column_splits"]
-    grains = {"a": formats.channels, "b": formats.channels * formats.units}
-    own, moving = {}, {}
-    for name, readers in (("a", columns), ("b", rows)):
-        least = max(grains[name], LEAST_BYTES[name] // formats.size)
-        share = max(ceil_divide(at[name], readers), min(least, at[name]))
-        own[name] = share * formats.size if readers > 1 else 0
-        per_bus = machine.exchange.tiles_per_bus if name == "b" and rows % machine.exchange.tiles_per_bus == 0 else 1
-        arriving = (at[name] - at[name] // readers) * formats.size // per_bus
-        moving[name] = max(own[name], arriving), min(readers, ceil_divide(at[name], share)) if readers > 1 else 0
-    early = at["early"] and moving["b"][1] > 0
-    copied, exchange, phases, exchanged = 0, 0, 0, fabric_of(machine).estimate
-    turns = [(("b",), 1), (("a",), steps)] if early else [(("a", "b"), steps)]
-    for names, times in turns:
-        pieces = sum(moving[name][1] for name in names)
-        if pieces:
-            exchange += times * int(exchanged(sum(moving[name][0] for name in names), len(names), pieces))
-            copy = sum(own[name] for name in names) / machine.tile.copy_bytes_per_cycle
-            copied += times * math.ceil(CALL_BUNDLES * machine.tile.issue_cycles + copy)
-            phases += times
-    multiply = formats.multiply(at["positions"], at["out_groups"], at["in_groups"], assembler=True)
-    added, moved, reductions = _reduction(machine, formats, at)
-    each = int(multiply) + LAUNCH_CYCLES + added
-    if steps > 1:
-        share, result = ceil_divide(at["a"], columns), ceil_divide(at["sums"], at["inner_splits"])
-        sliced = formats.slice(share, formats.dtype) + formats.slice(result, formats.dtype)
-        each += int(sliced) + 2 * LAUNCH_CYCLES
-    scale = machine.tile.issue_cycles / machine.tile.working_contexts
-    return DensePlan(
-        steps=steps,
-        row_splits=rows,
-        inner_splits=at["inner_splits"],
-        column_splits=columns,
-        early=bool(early),
-        estimate_cycles=at["cycles"],
-        compute_cycles=copied + round(steps * each * scale),
-        copy_cycles=copied,
-        exchange_cycles=exchange + steps * moved,
-        sync_cycles=(phases + steps * reductions) * machine.barrier_cycles(all_chips=False),
-    )
-
-
-def _reduction(machine: MimdMachine, formats: _Formats, at: dict[str, int]) -> tuple[int, int, int]:
+def _reduction(product: _Product, at: dict[str, int]) -> tuple[int, int, int]:
     """(compute, exchange, exchanges) of one step."""
     sums, before = at["sums"], at["inner_splits"]
     if before == 1:
-        return (int(_cast(formats, sums)) + LAUNCH_CYCLES if formats.dtype != formats.partials else 0), 0, 0
+        return (int(product.cast(sums)) + LAUNCH_CYCLES if product.dtype != product.partials else 0), 0, 0
     compute, exchange, held = 0, 0, sums
     for left in stages(before):
         added = ceil_divide(before, left)
         adding = max(at["inner_splits"] // left, 1)  # tiles that share the outputs of one that is left
-        outputs = ceil_divide(ceil_divide(sums, formats.units), adding) * formats.units
-        wire = max(held - outputs, (added - 1) * outputs) * formats.sum_size
-        exchange += int(fabric_of(machine).estimate(wire, added - 1, added - 1))
-        compute += int(formats.reduce(outputs, added, left == 1, machine.tile.sram_bytes)) + LAUNCH_CYCLES
+        outputs = ceil_divide(ceil_divide(sums, product.units), adding) * product.units
+        wire = max(held - outputs, (added - 1) * outputs) * product.sum_size
+        exchange += int(fabric_of(product.machine).estimate(wire, added - 1, added - 1))
+        compute += int(product.reduce(outputs, added, left == 1)) + LAUNCH_CYCLES
         before, held = left, outputs
     return compute, exchange, len(stages(at["inner_splits"]))

@@ -10,20 +10,17 @@ row.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.residuals import combined, interval, residuals_of
 from mimdsim.base.units import kind_of, uncertainty
 from mimdsim.compiler.place.product_plan import plan_product
-from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, tiled_machine
 from mimdsim.pipeline import compile_workload, retime
-from mimdsim.profile import TiledProfile
 from mimdsim.profile.ratios import Ends, UncertainSeconds
-from mimdsim.program import RecordedActivity
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.validation.gpus.networks import BACKWARD_CALL_SHARE, FRAMEWORKS
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, codelet_parts, within_bounds
 from mimdsim.workload import load_workload, network_of
@@ -47,7 +44,6 @@ CALL_SECONDS = (10e-6, 22e-6)  # a Python call that launches a kernel: a fast co
 # products, a sum over samples and its addition
 ONE_TO_ONE_CALLS = (2, 4)
 PRODUCT_CALLS = (1, 2)
-NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense spikes depends on them
 
 
 def framework_step_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
@@ -56,14 +52,8 @@ def framework_step_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     images = row.number("images_per_s", above=0)
     beta = row.number("beta")
     measured = 1e3 * batch / images
-    yield {
-        "name": f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, "
-        f"{images:,.0f} images/s",
-        "unit": "ms",
-        "published": measured,
-        "tolerance": TOLERANCE,
-        "kind": f"as if on {row['machine']}",
-    }
+    name = f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, {images:,.0f} images/s"
+    yield row.figure(name, "ms", measured, TOLERANCE, f"as if on {row['machine']}")
     for column, known in KNOWN.items():
         if row[column] != known:
             raise MimdsimError(f"{column} '{shortened(row[column])}' has no program here; known: {known}")
@@ -73,7 +63,7 @@ def framework_step_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
         "network.neuron_parameters": {"beta": beta, "threshold": 1.0},
         "training.batch": batch,
     }
-    call = timed_call(row["machine"], changes)
+    call = Call(row["machine"], changes)
     has = call.network.inputs, call.network.classes
     if has != (widths[0], widths[-1]):
         raise MimdsimError(
@@ -94,17 +84,35 @@ def _widths(row: Cells) -> tuple[int, ...]:
     return widths
 
 
-@dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of the model: seconds and how far their sources leave them off (low, high), network and timed training
-    step; again: seconds of the same program on another description of the machine."""
+    """One call of the model: batch in, a training step of the changed workload as the framework makes it, spikes and
+    loss back. Seconds and how far their sources leave them off (low, high), network and timed training step."""
 
-    seconds: float
-    low: float
-    high: float
-    network: SpikingNetwork
-    timed: TiledProfile
-    again: Callable[[MimdMachine], float]
+    def __init__(self, machine: str, changes: Mapping[str, Any]):
+        chip = tiled_machine(machine, MACHINE_ADVICE)
+        workload = load_workload(WORKLOAD, {"mapping.dense_neurons": "traced", **changes})
+        self.compiled = compile_workload(workload, chip)
+        self.network = network = self.compiled.network
+        self.timed = retime(self.compiled, chip, NO_SPIKES)  # no cost of dense spikes depends on them
+        labels = network.batch * ITEM_BYTES
+        images = (sum(self.compiled.program.streamed.values()) - labels) * IMAGE_BYTES // ITEM_BYTES
+        returned = (network.timesteps * network.batch * network.classes + 1) * ITEM_BYTES
+        self.moved_bytes = images + labels + returned
+        moving, on_chip = self._moving(chip), self.timed.cycles / self.timed.clock_hz
+        of_host = (uncertainty(kind_of(chip.host.sources[name])) * seconds for name, seconds in moving.items())
+        off = combined((self.timed.propagated * on_chip, *of_host, START_DOUBT_SECONDS))
+        self.seconds = on_chip + (sum(moving.values()) + START_SECONDS)
+        self.low, self.high = interval(self.seconds, off / self.seconds)
+
+    def _moving(self, described: MimdMachine) -> dict[str, float]:
+        """Seconds of the host by the number of the machine that they come from."""
+        copied = self.moved_bytes / described.host.bytes_per_second
+        return {"bytes_per_second": copied, "request_seconds": REQUESTS * described.host.request_seconds}
+
+    def again(self, described: MimdMachine) -> float:
+        """Seconds of the same program on another description of the machine."""
+        once_more = retime(self.compiled, described, NO_SPIKES)
+        return once_more.cycles / once_more.clock_hz + sum(self._moving(described).values()) + START_SECONDS
 
     @property
     def parts(self) -> tuple[UncertainSeconds, ...]:
@@ -128,34 +136,6 @@ class Call:
         """Seconds with their interval."""
         reach = combined(part.half_width for part in self.parts) / self.seconds
         return (self.seconds, *interval(self.seconds, reach))
-
-
-def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
-    """Batch in, a training step of the changed workload as the framework makes it, spikes and loss back."""
-    chip = tiled_machine(machine, MACHINE_ADVICE)
-    workload = load_workload(WORKLOAD, {"mapping.dense_neurons": "traced", **changes})
-    compiled = compile_workload(workload, chip)
-    network, timed = compiled.network, retime(compiled, chip, NOTHING)
-    labels = network.batch * ITEM_BYTES
-    images = (sum(compiled.program.streamed.values()) - labels) * IMAGE_BYTES // ITEM_BYTES
-    returned = (network.timesteps * network.batch * network.classes + 1) * ITEM_BYTES
-
-    def moving(described: MimdMachine) -> dict[str, float]:
-        """Seconds by the number of the machine that they come from."""
-        host = described.host
-        copied = (images + labels + returned) / host.bytes_per_second
-        return {"bytes_per_second": copied, "request_seconds": REQUESTS * host.request_seconds}
-
-    def again(described: MimdMachine) -> float:
-        once_more = retime(compiled, described, NOTHING)
-        return once_more.cycles / once_more.clock_hz + sum(moving(described).values()) + START_SECONDS
-
-    host = sum(moving(chip).values()) + START_SECONDS
-    of_host = (uncertainty(kind_of(chip.host.sources[name])) * seconds for name, seconds in moving(chip).items())
-    on_chip = timed.cycles / timed.clock_hz
-    off = combined((timed.propagated * on_chip, *of_host, START_DOUBT_SECONDS))
-    low, high = interval(on_chip + host, off / (on_chip + host))
-    return Call(seconds=on_chip + host, low=low, high=high, network=network, timed=timed, again=again)
 
 
 def loop_seconds(changes: Mapping[str, Any]) -> Ends:

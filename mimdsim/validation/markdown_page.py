@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from html import escape
 from pathlib import Path
@@ -37,38 +37,22 @@ SIZES = (
 )  # what a product's operations are below, and the name of that range
 
 
-@dataclass(frozen=True, kw_only=True)
 class Summary:
     """Rows of one kind: how many are compared and within tolerance, and their relative errors (None: none has one).
 
     Upper bounds are compared, but have no error.
     """
 
-    kind: str
-    rows: int
-    computed: int
-    compared: int
-    within: int
-    mean_error: float | None
-    median_error: float | None
-    worst: Row | None
-
-
-def summarised(rows: list[Row], kind: str = "") -> Summary:
-    """The summary of `rows`."""
-    compared = [row for row in rows if row.within is not None]
-    measured = [row for row in compared if not row.upper_bound]
-    errors = [row.error for row in measured]
-    return Summary(
-        kind=kind,
-        rows=len(rows),
-        computed=sum(row.predicted is not None for row in rows),
-        compared=len(compared),
-        within=sum(row.within is True for row in rows),
-        mean_error=fmean(errors) if errors else None,
-        median_error=median(errors) if errors else None,
-        worst=max(measured, key=lambda row: row.error) if measured else None,
-    )
+    def __init__(self, rows: list[Row], kind: str = ""):
+        compared = [row for row in rows if row.within is not None]
+        measured = [row for row in compared if not row.upper_bound]
+        errors = [row.error for row in measured]
+        self.kind, self.rows, self.compared = kind, len(rows), len(compared)
+        self.computed = sum(row.predicted is not None for row in rows)
+        self.within = sum(row.within is True for row in rows)
+        self.mean_error = fmean(errors) if errors else None
+        self.median_error = median(errors) if errors else None
+        self.worst = max(measured, key=lambda row: row.error) if measured else None
 
 
 def range_of(row: Row) -> str:
@@ -86,10 +70,10 @@ def rows_as_json(rows: list[Row]) -> str:
     """All rows with ratio, verdict and range, and the mean errors of their table, of their kind and of their range."""
     listed: list[dict[str, Any]] = []
     for _, of_file in grouped(rows, "file"):
-        table_error = summarised(of_file).mean_error
-        kinds = {kind: summarised(chosen).mean_error for kind, chosen in grouped(of_file, "kind")}
+        table_error = Summary(of_file).mean_error
+        kinds = {kind: Summary(chosen).mean_error for kind, chosen in grouped(of_file, "kind")}
         ranges = {
-            (kind, name): summarised(chosen).mean_error
+            (kind, name): Summary(chosen).mean_error
             for kind, of_kind in grouped(of_file, "kind")
             for name, chosen in ranges_of(of_kind)
         }
@@ -134,15 +118,15 @@ def _lines_of(file: str, rows: list[Row]) -> Iterator[str]:
     kinds = grouped(rows, "kind")
     for kind, of_kind in kinds:
         if len(kinds) > 1 and any(row.ratio is not None for row in of_kind):
-            yield f"  {plain(kind)}: {verdict(summarised(of_kind))}"
+            yield f"  {plain(kind)}: {verdict(Summary(of_kind))}"
             yield from _by_size(of_kind)
-    yield f"  {verdict(summarised(rows))}; {sum(row.predicted is None for row in rows)} not computed"
+    yield f"  {verdict(Summary(rows))}; {sum(row.predicted is None for row in rows)} not computed"
     yield from _by_size(rows)
 
 
 def _by_size(rows: list[Row]) -> Iterator[str]:
     for name, chosen in ranges_of(rows):
-        yield f"    {name}: {verdict(summarised(chosen))}"
+        yield f"    {name}: {verdict(Summary(chosen))}"
 
 
 def _line_of(row: Row, width: int) -> str:
@@ -228,7 +212,7 @@ def ratios_svg(rows: list[Row]) -> str:
     groups = []
     for file, of_file in grouped(rows, "file"):
         for kind, chosen in grouped(of_file, "kind"):
-            found = summarised(chosen, kind)
+            found = Summary(chosen, kind)
             if found.mean_error is not None:
                 name = f"{file.rpartition('.')[0].replace('_', ' ')}{', ' + kind if kind else ''}"
                 groups.append((found.mean_error, name, found.within, [row for row in chosen if row.ratio is not None]))
@@ -332,10 +316,10 @@ def _summary(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
     yield from heads("table", "figure", "*rows", "*computed", "*within", "*mean error", "*median error", "worst row")
     for file, chosen in tables:
         for kind, of_kind in grouped(chosen, "kind"):
-            yield _summary_line(file, summarised(of_kind, kind))
+            yield _summary_line(file, Summary(of_kind, kind))
             for size, of_size in ranges_of(of_kind):
-                yield _summary_line(file, summarised(of_size, f"{kind}, {size}"))
-    yield _summary_line("all", summarised([row for _, chosen in tables for row in chosen]))
+                yield _summary_line(file, Summary(of_size, f"{kind}, {size}"))
+    yield _summary_line("all", Summary([row for _, chosen in tables for row in chosen]))
     yield ""
 
 
@@ -344,7 +328,7 @@ def _summary_line(file: str, found: Summary) -> str:
     worst = "–"
     if found.worst is not None and found.worst.ratio is not None and found.worst.ratio != 1:
         worst = f"{cell(found.worst.name)} ({found.worst.ratio:.3f})"
-    errors = (_percent(found.mean_error), _percent(found.median_error))
+    errors = (_as(".1%", found.mean_error), _as(".1%", found.median_error))
     return line(cell(file), cell(found.kind), str(found.rows), str(found.computed), within, *errors, worst)
 
 
@@ -365,7 +349,7 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
         second = [
             cell
             for name in seconds
-            for cell in ((_number(row.second), _ratio(row.second_ratio)) if row.second_name == name else ("–", "–"))
+            for cell in ((_number(row.second), _as(".3f", row.second_ratio)) if row.second_name == name else ("–", "–"))
         ]
         noise = "" if row.noise is None else f" ± {significant(row.noise, 2)}"
         yield line(
@@ -373,7 +357,7 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
             _number(row.predicted),
             _number(row.published) + noise,
             cell(row.unit),
-            _ratio(row.ratio),
+            _as(".3f", row.ratio),
             *second,
             "–" if row.ratio is None else "bound" if row.upper_bound else f"{row.tolerance:.0%}",
             VERDICTS[row.within],
@@ -416,7 +400,7 @@ def _what_is_out(tables: list[tuple[str, list[Row]]], notes: Notes) -> Iterator[
             continue
         yield from apart(f"### {cell(note.term)}", *_paragraphs(note.note)) if note else apart(f"### {NO_NOTE}")
         for row in chosen:
-            figures = f"{_number(row.predicted)} predicted, {_number(row.published)} published, {_ratio(row.ratio)}"
+            figures = f"{_number(row.predicted)} predicted, {_number(row.published)} published, {_as('.3f', row.ratio)}"
             yield f"- `{_code(row.file)}`, {cell(row.name)}: {figures}"
         yield ""
 
@@ -455,9 +439,5 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 or value == round(value) else significant(value, DIGITS)
 
 
-def _ratio(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
+def _as(form: str, value: float | None) -> str:
+    return "–" if value is None else format(value, form)

@@ -31,28 +31,19 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened, suggest
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.codelets.matrix_vector import DOT_PRODUCT, PLACE, ROW_SUM
-from mimdsim.compiler import measure_memory
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
-from mimdsim.pipeline import memory_profile
-from mimdsim.program import (
-    Copy,
-    Program,
-    ProgramBuilder,
-    RecordedActivity,
-    Superstep,
-    TileMapping,
-    Variable,
-)
+from mimdsim.pipeline import time_by_hand
+from mimdsim.program import Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.mapping import FLAT
-from mimdsim.timing import bundles_of, time_program
+from mimdsim.program.records import NO_SPIKES
+from mimdsim.timing import bundles_of
 from mimdsim.validation.dense_plan import plan_dense_product
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
 
 PACKET_IN_BYTES, PACKET_OUT_BYTES = 1024, 256
 ITEM_BYTES = 4
 MAX_ELEMENTS = 1 << 28
-NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
 def tutorial_segments(machine: MimdMachine, rows: int, columns: int) -> int:
@@ -87,12 +78,25 @@ def matrix_vector_program(machine: MimdMachine, rows: int, columns: int, variant
         "segment": segment,
     }
     tile = (segment * rows + row) * tiles // (segments * rows)
-    made = ProgramBuilder(
-        tiles=tiles,
-        variables=_variables(rows, columns, segments, pieces, tile, tiles),
-        inputs={"a": "matrix.stream", "x": "x.stream"},
-        outputs={"y": "y.stream"},
-    )
+    made = ProgramBuilder(tiles=tiles, inputs={"a": "matrix.stream", "x": "x.stream"}, outputs={"y": "y.stream"})
+    matrix, partials = (rows, columns), (rows, segments)
+    packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
+
+    def placed(low: np.ndarray, high: np.ndarray, shape: tuple[int, ...]) -> TileMapping:
+        """Of pieces of rows, with the vertices that use them."""
+        return TileMapping.of_boxes(tile, np.array([[row, row + 1], [low, high]]).transpose(2, 0, 1), shape)
+
+    # x and y are spread over all tiles; packets from and to the host where they come or leave
+    for name, shape, mapping, category in (
+        ("matrix", matrix, placed(pieces["begin"], pieces["end"], matrix), "weights"),
+        ("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
+        ("partials", partials, placed(segment, segment + 1, partials), "gradients"),
+        ("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
+        ("matrix.stream", matrix, _spread(rows * columns, packet_in, tiles, axis=FLAT), "exchange buffers"),
+        ("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
+        ("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
+    ):
+        made.variables[name] = Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
     made.add(_superstep("place x", Copy(source="x.stream", target="x")))
     operands = {"stream": "matrix.stream", "matrix": "matrix"}
     made.add_vertices(_superstep("place A"), PLACE, tile, operands, pieces)
@@ -102,33 +106,6 @@ def matrix_vector_program(machine: MimdMachine, rows: int, columns: int, variant
     made.add_vertices(_superstep("add"), ROW_SUM[variant], each * tiles // rows, operands, {"row": each})
     made.add(_superstep("leave y", Copy(source="y", target="y.stream")))
     return plan_exchanges(made.program())
-
-
-def _variables(
-    rows: int, columns: int, segments: int, pieces: dict[str, np.ndarray], tile: np.ndarray, tiles: int
-) -> dict[str, Variable]:
-    """A and the partial sums with the vertices that use them, x and y spread over all tiles; packets from and to the
-    host where they come or leave."""
-    row, begin, end, segment = pieces.values()
-    parts, sums = (
-        np.array([[row, row + 1], [low, high]]).transpose(2, 0, 1)
-        for low, high in ((begin, end), (segment, segment + 1))
-    )
-    matrix, partials = (rows, columns), (rows, segments)
-    packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
-    placed: tuple[tuple[str, tuple[int, ...], TileMapping, str], ...] = (
-        ("matrix", matrix, TileMapping.of_boxes(tile, parts, matrix), "weights"),
-        ("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
-        ("partials", partials, TileMapping.of_boxes(tile, sums, partials), "gradients"),
-        ("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
-        ("matrix.stream", matrix, _spread(rows * columns, packet_in, tiles, axis=FLAT), "exchange buffers"),
-        ("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
-        ("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
-    )
-    return {
-        name: Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
-        for name, shape, mapping, category in placed
-    }
 
 
 def _check(rows: int, columns: int, variant: str) -> None:
@@ -232,8 +209,7 @@ def _matmul(machine: MimdMachine, m: int, k: int, n: int, dtype: str, partials_d
     plan = plan_dense_product(machine, m, k, n, dtype, partials_dtype)
     compute, exchange, sync = plan.compute_cycles, plan.exchange_cycles, plan.sync_cycles
     compute_off = UNCERTAINTY["published"] * (compute - plan.copy_cycles) + UNCERTAINTY["assumed"] * plan.copy_cycles
-    exchange_off = UNCERTAINTY["derived"] * exchange
-    sync_off = UNCERTAINTY["derived"] * sync
+    exchange_off, sync_off = (UNCERTAINTY["derived"] * cycles for cycles in (exchange, sync))
     cycles, off = compute + exchange, compute_off + exchange_off
     in_us, rate = 1e6 / machine.chip.clock_hz, 2e-12 * m * k * n * machine.chip.clock_hz
     return {
@@ -251,12 +227,11 @@ def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, v
     if dtype != "f32" or n != 1:
         raise DescriptionError("matrix-vector product", [f"dtype '{dtype}', n = {n}: the tutorial has f32 and n = 1"])
     program = matrix_vector_program(machine, rows, columns, variant)
-    memory = memory_profile(program, measure_memory(program, machine), machine)
-    profile = time_program(program, machine, NOTHING, memory)
+    profile = time_by_hand(program, machine)
     kind = UNCERTAINTY["derived" if variant == "c++" else "published"]
     means = (
         ("compute_cycles", sum(span.busy_cycles for span in profile.spans) / program.tiles, kind),
-        ("busy_cycles", bundles_of(program, machine, NOTHING) / program.tiles, kind),
+        ("busy_cycles", bundles_of(program, machine, NO_SPIKES) / program.tiles, kind),
         ("exchange_cycles", sum(span.exchange_cycles for span in profile.spans), UNCERTAINTY["assumed"]),
         ("total_cycles", sum(span.cycles for span in profile.spans), kind),
     )
@@ -265,14 +240,10 @@ def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, v
 
 def _product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     published = row.number("value")
-    yield {
-        "name": f"{row['operation']} {row['machine']} {row['dtype']} {row['m']}x{row['k']}x{row['n']} "
-        f"{row['variant']} {row['metric']}",
-        "unit": row["unit"],
-        "published": published,
-        "tolerance": row.number("tolerance", default=0.15),
-        "kind": f"{row['operation']} {row['metric']}",
-    }
+    shape = f"{row['m']}x{row['k']}x{row['n']}"
+    name = f"{row['operation']} {row['machine']} {row['dtype']} {shape} {row['variant']} {row['metric']}"
+    tolerance = row.number("tolerance", default=0.15)
+    yield row.figure(name, row["unit"], published, tolerance, f"{row['operation']} {row['metric']}")
 
     def again(machine: MimdMachine) -> float:
         return _cycles_of(row, changed_machine(machine, _clock_of(row)))[row["metric"]][0]

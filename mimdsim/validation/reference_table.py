@@ -182,6 +182,11 @@ class Cells(Line):
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not a whole number of at least 1")
         return int(number)
 
+    @staticmethod
+    def figure(name: str, unit: str, published: float | None, tolerance: float, kind: str = "", **more: Any) -> Fields:
+        """What is published of a figure; more: other fields of `Row`."""
+        return {"name": name, "unit": unit, "published": published, "tolerance": tolerance, "kind": kind, **more}
+
     def bearing(self, machine: str, measured: float, again: Callable[[MimdMachine], float], **more: Any) -> Bearing:
         """What the row tells of a machine; more: other fields of it."""
         spread = self.get(SPREAD, "")
@@ -231,7 +236,12 @@ class Asked:
 
     def machine_or(self, name: str) -> MimdMachine:
         """The machine asked for, else that of the published figures."""
-        return self.machine or tiled_machine(name, "these rows are of tiled machines")
+        return self.machine or self.machine_of(name)
+
+    def machine_of(self, name: str) -> MimdMachine:
+        """The machine of a row, or that which is asked for under its name."""
+        asked = self.machine if self.machine is not None and self.machine.name == name else None
+        return asked or tiled_machine(name, "these rows are of tiled machines")
 
 
 Reader = Callable[[Cells, Asked], Iterator[Fields]]
@@ -308,7 +318,7 @@ class ReferenceTable:
         if not name or (asked.machine is not None and asked.machine.name == name):
             return asked.machine
         if self.on is None:
-            return tiled_machine(name, "these rows are of tiled machines")
+            return asked.machine_of(name)
         if name != self.on and name in list_machines():  # other texts only describe what was measured
             known = f"for '{self.on}' only" if self.on else "for no described machine"
             raise MimdsimError(

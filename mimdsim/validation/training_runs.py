@@ -100,19 +100,14 @@ class Run:
 
 def configurations(runs: list[Run]) -> list[Run]:
     """The mean of the runs of every configuration, in the order of the file."""
-    return [_mean_run(alike) for _, alike in grouped(runs, "configuration")]
-
-
-def _mean_run(alike: list[Run]) -> Run:
-    totals, keras = [run.total for run in alike], [run.keras for run in alike if run.keras is not None]
-    return replace(
-        alike[0],
-        total=fmean(totals),
-        keras=fmean(keras) if len(keras) == len(alike) else None,
-        predicted=_mean([run.predicted for run in alike]),
-        runs=len(alike),
-        spread=stdev(totals) / fmean(totals) if len(alike) > 1 else 0.0,
-    )
+    found = []
+    for _, alike in grouped(runs, "configuration"):
+        totals, keras = [run.total for run in alike], [run.keras for run in alike if run.keras is not None]
+        spread = stdev(totals) / fmean(totals) if len(alike) > 1 else 0.0
+        clock, predicted = fmean(keras) if len(keras) == len(alike) else None, _mean([run.predicted for run in alike])
+        mean = replace(alike[0], total=fmean(totals), keras=clock, predicted=predicted, runs=len(alike), spread=spread)
+        found.append(mean)
+    return found
 
 
 def mean_rows(runs: list[Run], tolerance: float) -> Iterator[dict[str, Any]]:
@@ -122,16 +117,10 @@ def mean_rows(runs: list[Run], tolerance: float) -> Iterator[dict[str, Any]]:
     """
     for each in configurations(runs):
         if each.runs > 1:
-            yield {
-                "name": f"mean of {each.runs}: {each.title}",
-                "kind": "mean over second thresholds",
-                "derived": True,
-                **_rounded(each.predicted),
-                "published": each.total,
-                "tolerance": max(tolerance, each.spread),
-                "noise": each.noise,
-                **_second(each.keras),
-            }
+            name, most = f"mean of {each.runs}: {each.title}", max(tolerance, each.spread)
+            about = {"derived": True, "noise": each.noise, **_second(each.keras)}
+            published = Cells.figure(name, "ms", each.total, most, "mean over second thresholds", **about)
+            yield published | _rounded(each.predicted)
 
 
 def slope_rows(runs: list[Run]) -> Iterator[dict[str, Any]]:
@@ -157,31 +146,19 @@ def slope_rows(runs: list[Run]) -> Iterator[dict[str, Any]]:
 def tilewise_rows(runs: list[Run], tilewise: dict[tuple[str, ...], list[Ends]]) -> Iterator[dict[str, Any]]:
     """Every configuration predicted with the tile-wise state gradient, from the same spikes; nothing to compare."""
     for each in configurations(runs):
-        yield {
-            "name": f"tile-wise: {each.title}",
-            "kind": "tile-wise state gradient",
-            **_rounded(_mean(tilewise[each.configuration])),
-            "published": None,
-            "tolerance": SLOPE_TOLERANCE,
-            "note": f"{NOTHING_PUBLISHED}; per batch: {each.predicted[0]:.3f} ms",
-        }
+        name, note = f"tile-wise: {each.title}", f"{NOTHING_PUBLISHED}; per batch: {each.predicted[0]:.3f} ms"
+        published = Cells.figure(name, "ms", None, SLOPE_TOLERANCE, "tile-wise state gradient", note=note)
+        yield published | _rounded(_mean(tilewise[each.configuration]))
 
 
 def _slope(small: Run, large: Run, kind: str, name: str) -> dict[str, Any]:
     """The larger configuration minus the smaller one."""
     ends = [more - less for more, less in zip(large.predicted, small.predicted, strict=True)]
     noise = None if small.noise is None or large.noise is None else math.hypot(small.noise, large.noise)
-    return {
-        "name": f"{kind}: {name}",
-        "kind": kind,
-        "derived": True,
-        **_rounded((ends[0], min(ends), max(ends))),
-        "published": large.total - small.total,
-        "tolerance": SLOPE_TOLERANCE,
-        "noise": noise,
-        "note": ONE_END,
-        **_second(None if large.keras is None or small.keras is None else large.keras - small.keras),
-    }
+    keras = None if large.keras is None or small.keras is None else large.keras - small.keras
+    about = {"derived": True, "noise": noise, "note": ONE_END, **_second(keras)}
+    published = Cells.figure(f"{kind}: {name}", "ms", large.total - small.total, SLOPE_TOLERANCE, kind, **about)
+    return published | _rounded((ends[0], min(ends), max(ends)))
 
 
 def _second(keras: float | None) -> dict[str, Any]:
@@ -241,21 +218,11 @@ def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
         runs.append(run)
         activities.setdefault(run.configuration, (workload, []))[1].append(log.activity)
         asked.progress("training steps of published runs", number, len(lines))
-        yield {
-            **_shared(data),
-            **_rounded(run.predicted),
-            "name": f"{run.title}, th2 {row['second_threshold']}",
-            "kind": "one run",
-            "published": run.total,
-            "tolerance": STEP_TOLERANCE,
-            **_second(run.keras),
-            "bearing": row.bearing(
-                machine.name,
-                run.total,
-                partial(_milliseconds, compiled, log.activity),
-                parts=codelet_parts(timed.doubts, 1e3 / timed.clock_hz),
-            ),
-        }
+        again, parts = partial(_milliseconds, compiled, log.activity), codelet_parts(timed.doubts, 1e3 / timed.clock_hz)
+        about = {**_second(run.keras), "bearing": row.bearing(machine.name, run.total, again, parts=parts)}
+        name = f"{run.title}, th2 {row['second_threshold']}"
+        published = Cells.figure(name, "ms", run.total, STEP_TOLERANCE, "one run", **about)
+        yield _shared(data) | published | _rounded(run.predicted)
     tilewise: dict[tuple[str, ...], list[Ends]] = {}
     for configuration, (workload, recorded) in activities.items():
         other = workload.model_copy(update={"mapping": workload.mapping.model_copy(update=TILEWISE)})
@@ -326,25 +293,20 @@ def golden_rows(path: Path, cases: Any) -> Iterator[Fields]:
     for case in cases:
         dense = [int(width) for width in case["dense"]]
         predicted = golden_columns(dense)
-        for column, published in case.items():
+        for column, printed in case.items():
             if column == "dense":
                 continue
             if column not in predicted:
                 raise DataFileError(path, f"unknown key '{column}'; known: dense, {', '.join(predicted)}")
-            for index, value in enumerate(published):
+            for index, value in enumerate(printed):
                 found = float(predicted[column][index]) if index < len(predicted[column]) else None
-                yield {
-                    "name": f"{'-'.join(map(str, dense))} {column}[{index}]",
-                    "unit": column,
-                    "predicted": found,
-                    "published": float(value),
-                    "tolerance": 0.0,
-                    "low": found,
-                    "high": found,
-                    "source": "printed by the authors' program (graphcore_snn, tile_mapping)",
-                    "note": "" if found is not None else "more entries than layers",
-                    "kind": "tile mapping",
-                }
+                name, note = (
+                    f"{'-'.join(map(str, dense))} {column}[{index}]",
+                    "more entries than layers" * (found is None),
+                )
+                about = {"source": "printed by the authors' program (graphcore_snn, tile_mapping)", "note": note}
+                published = Cells.figure(name, column, float(value), 0.0, "tile mapping", **about)
+                yield published | {"predicted": found, "low": found, "high": found}
 
 
 def golden_columns(dense: list[int]) -> dict[str, list[int]]:

@@ -417,13 +417,8 @@ def vendor_cycles(codelet: str, dtype: str, params: Mapping[str, str]) -> int | 
 
 
 def _vendor_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
-    yield {
-        "name": f"{row['codelet']} {row['dtype']} {row['params']}",
-        "unit": f"{row['scope']} cycles",
-        "published": row.number("cycles"),
-        "tolerance": 0.01,
-        "kind": f"{row['scope']} cycles",
-    }
+    name, unit = f"{row['codelet']} {row['dtype']} {row['params']}", f"{row['scope']} cycles"
+    yield row.figure(name, unit, row.number("cycles"), 0.01, unit)
     try:
         parameters = dict(part.split("=", 1) for part in row["params"].split(";") if part)
         cycles = vendor_cycles(row["codelet"], row["dtype"], parameters)

@@ -18,11 +18,11 @@ from mimdsim.validation.markdown_page import (
     NO_NOTE,
     Disagreement,
     Notes,
+    Summary,
     TableNote,
     load_notes,
     page_lines,
     rows_as_json,
-    summarised,
     table,
     write_page,
 )
@@ -293,5 +293,5 @@ def test_every_row_is_printed_within_the_width() -> None:
 
 
 def test_a_summary_of_nothing_has_no_errors() -> None:
-    assert summarised([]).worst is None
-    assert summarised([make_row("x", 1.0, None)]).compared == 0
+    assert Summary([]).worst is None
+    assert Summary([make_row("x", 1.0, None)]).compared == 0

@@ -31,9 +31,9 @@ from mimdsim.validation.gpus.networks import (
     FRAMEWORKS,
     FUSED,
     QUEUED_LAUNCHES,
+    EagerEstimate,
     Framework,
     Pass,
-    eager_seconds,
     fused_seconds,
     predict_snn_row,
 )
@@ -55,7 +55,7 @@ def test_more_work_or_a_slower_host_is_never_faster(
 ) -> None:
     def seconds(*, more: int) -> float:
         grow = [2 if more and index == axis else 1 for index in range(4)]
-        return eager_seconds(
+        return EagerEstimate(
             RTX3090,
             FRAMEWORKS[name],
             neurons=neurons * grow[0],
@@ -76,21 +76,21 @@ def test_host_and_device_by_hand() -> None:
         source="assumed: for this test",
     )
     kwargs = {"neurons": 1000, "batch": 10, "timesteps": 100}
-    host = eager_seconds(RTX3090, plain, call_seconds=30e-6, direction="forward", **kwargs)  # type: ignore[arg-type]
+    host = EagerEstimate(RTX3090, plain, call_seconds=30e-6, direction="forward", **kwargs)  # type: ignore[arg-type]
     assert (host.seconds, host.bound) == (pytest.approx(100 * 10 * 30e-6), "host")
     # 8 small kernels of 30 / 8 arrays of 40 kB from the L2, 2 of 2 sequences of 4 MB each (8 MB do not stay in 6 MiB)
-    device = eager_seconds(RTX3090, plain, call_seconds=1e-6, direction="backward", **kwargs)  # type: ignore[arg-type]
+    device = EagerEstimate(RTX3090, plain, call_seconds=1e-6, direction="backward", **kwargs)  # type: ignore[arg-type]
     small = 8 * (2.05e-6 + 30 / 8 * 40_000 / 1.8e12)
     large = 2 * (2.05e-6 + 2 * 4_000_000 / (0.88 * 936e9))
     assert (device.seconds, device.bound) == (pytest.approx(100 * (small + large)), "device")
     with pytest.raises(ValueError, match="0 timesteps, batch 1, 1 neurons: each must be at least 1"):
-        eager_seconds(RTX3090, plain, neurons=1, batch=1, timesteps=0, call_seconds=1.0, direction="forward")
+        EagerEstimate(RTX3090, plain, neurons=1, batch=1, timesteps=0, call_seconds=1.0, direction="forward")
 
 
 def test_the_host_stalls_when_the_queue_behind_a_long_product_is_full() -> None:
     timesteps, period = 500, 30e-6
     sinabs = FRAMEWORKS["Sinabs"]
-    told = eager_seconds(
+    told = EagerEstimate(
         RTX3090, sinabs, neurons=16384, batch=16, timesteps=timesteps, call_seconds=period, direction="forward"
     )
     rest = (timesteps * sinabs.forward.calls - QUEUED_LAUNCHES) * period

@@ -19,7 +19,7 @@ from mimdsim.pipeline import Run
 from mimdsim.report.plots import OpenedRun, RunPlots
 from mimdsim.search import SearchResult
 from mimdsim.studies import StudyResult
-from mimdsim.studies.plots import StudyPlots, SweptRows
+from mimdsim.studies.page_data import StudyPlots, SweptRows
 from mimdsim.timing import Explanation
 from mimdsim.validation.calibration.fit import Narrowed
 from mimdsim.workload import Workload

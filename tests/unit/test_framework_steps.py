@@ -15,7 +15,7 @@ from mimdsim.validation.framework_steps import (
     FRAMEWORK_STEPS,
     START_DOUBT_SECONDS,
     START_SECONDS,
-    timed_call,
+    Call,
 )
 from mimdsim.validation.reference_table import Asked
 from mimdsim.validation.tables import check_files
@@ -34,7 +34,7 @@ def rows_of(**changes: str) -> list[dict[str, Any]]:
 
 def test_a_call_is_the_chip_and_both_ways_of_the_host() -> None:
     changes = {"data.timesteps": 2, "network.hidden": [20], "training.batch": 8}
-    call, chip = timed_call("tiny", changes), load_machine("tiny")
+    call, chip = Call("tiny", changes), load_machine("tiny")
     assert isinstance(chip, MimdMachine)
     streamed = 2 * 8 * 784 + 4 * 8 + 4 * 2 * 8 * 10 + 4  # halves of images and labels in, spikes and loss back
     host = streamed / chip.host.bytes_per_second + 4 * chip.host.request_seconds

@@ -22,7 +22,7 @@ from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.graph import SpikingNetwork, gradient_of
 from mimdsim.graph.names import Parameter
 from mimdsim.program import Observables
-from mimdsim.validation.stencil.boxes import Boxes, column_copies, cut, placed, row_copies, tile_blocks, worker_blocks
+from mimdsim.validation.stencil.boxes import Boxes, Placed, column_copies, cut, row_copies, tile_blocks, worker_blocks
 
 DRAWN = Path(__file__).resolve().parents[1] / "golden" / "pinned_draws.csv"
 COLUMNS = ("network", "draw", "input", "dtype", "shape", "sum", "weighted", "largest")
@@ -82,7 +82,7 @@ def of(rectangles: list[tuple[int, ...]]) -> Boxes:
 
 
 def test_slices_that_are_copied() -> None:
-    found = placed(of(SLICES), of(BLOCK))
+    found = Placed(of(SLICES), of(BLOCK))
     assert found.in_rows.tolist() == [True, True, True, False, False, False]
     assert found.beside_west.tolist() == [False, True, True, False, False, False]
     assert found.beside_east.tolist() == [True, True, False, False, False, False]
@@ -96,7 +96,7 @@ def boxes(table: Any) -> list[tuple[int, ...]]:
 def test_copies_and_what_they_cost() -> None:
     """Boxes count from 1, as the frame of zeros is 0; the middle slice is a single column, which is copied once."""
     framed = [(top + 1, bottom + 1, left + 1, right + 1, tile) for top, bottom, left, right, tile in SLICES]
-    found = placed(of(framed), of([(*(end + 1 for end in block[:4]), block[4]) for block in BLOCK]))
+    found = Placed(of(framed), of([(*(end + 1 for end in block[:4]), block[4]) for block in BLOCK]))
     (rows,) = row_copies(found, 4, "image", "block")
     assert rows.operands == {"source": "image", "target": "block"}
     assert boxes(rows) == [(3, 1, 7, 1, 5), (3, 1, 7, 5, 6), (3, 1, 7, 6, 9)]
@@ -109,7 +109,7 @@ def test_copies_and_what_they_cost() -> None:
         assert [term.extents for term in cost.terms] == [("rows",), ("words",)]
         assert table.codelet.extents["words"].per == per
         assert said in cost.source
-    alone = placed(of(BLOCK), of(BLOCK))
+    alone = Placed(of(BLOCK), of(BLOCK))
     assert row_copies(alone, 4, "image", "block") == column_copies(alone, 4, "block", "edge") == ()
 
 

@@ -12,11 +12,11 @@ from mimdsim.base.errors import MappingError
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.costs.library.reductions import multi_slice_cycles
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.validation.markdown_page import summarised, verdict
+from mimdsim.validation.markdown_page import Summary, verdict
 from mimdsim.validation.reference_table import Row
 from mimdsim.validation.silicon import vertices as handwritten_vertices
 from mimdsim.validation.silicon.gather import gather_phases, plan_gather
-from mimdsim.validation.silicon.transfers import slots_of_trip
+from mimdsim.validation.silicon.transfers import Slots
 from mimdsim.validation.silicon.vertices import LAUNCH_CYCLES, TIMER_CYCLES
 from mimdsim.validation.tables import check_files, find_table
 
@@ -146,9 +146,9 @@ def test_a_time_at_another_issue_rate_fits_no_whole_number_of_slots(tmp_path: Pa
 
 def test_unrolling_leaves_fewer_slots_an_element() -> None:
     for unroll in (1, 2, 4, 12):
-        slots = slots_of_trip(unroll)
+        slots = Slots(unroll)
         assert slots.least < slots.counted < slots.most
-    each = [slots_of_trip(unroll).counted / unroll for unroll in (2, 4, 12, 100)]
+    each = [Slots(unroll).counted / unroll for unroll in (2, 4, 12, 100)]
     assert each == sorted(each, reverse=True)
 
 
@@ -213,7 +213,7 @@ def test_an_upper_bound_counts_as_within_and_has_no_error() -> None:
     below, above = make_row("below", 3.0, upper_bound=True), make_row("above", 13.0, upper_bound=True, tolerance=0.0)
     assert (below.within, above.within) == (True, False)
     assert (below.error, above.error) == (0.0, pytest.approx(0.3))
-    found = summarised([below, above])
+    found = Summary([below, above])
     assert (found.compared, found.within, found.mean_error) == (2, 1, None)
     assert verdict(found) == "1 of 2 at most the bound"
     assert "| below | 3 | 10 | ms | 0.300 | bound | within |" in page_of([below])
@@ -275,8 +275,8 @@ def test_a_row_that_no_training_step_has_does_not_stop_the_others(tmp_path: Path
 
 def test_the_fewest_slots_grow_with_what_is_written_out() -> None:
     """Once the trip's own instructions are outweighed, each copy of the body adds as many."""
-    least = [slots_of_trip(unroll).least for unroll in (1, 8, 16, 24)]
-    assert all(slots_of_trip(unroll).least <= slots_of_trip(unroll).counted for unroll in (1, 8, 16, 24))
+    least = [Slots(unroll).least for unroll in (1, 8, 16, 24)]
+    assert all(Slots(unroll).least <= Slots(unroll).counted for unroll in (1, 8, 16, 24))
     assert least[2] - least[1] == least[3] - least[2] > 0
 
 

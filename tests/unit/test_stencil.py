@@ -29,7 +29,7 @@ from mimdsim.validation.stencil.blur import (
     phases,
     published_phases,
 )
-from mimdsim.validation.stencil.boxes import cut, placed, row_copies, tile_blocks, worker_blocks
+from mimdsim.validation.stencil.boxes import Placed, cut, row_copies, tile_blocks, worker_blocks
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,10 +67,10 @@ def test_two_blurs_equal_plain_numpy_and_keep_the_rules(rows: int, columns: int,
         program = make_program(machine, variant, rows, columns, chips)
         assert not verify(program, program.tiles)
         executor = Executor(program)
-        executor.write({"image": framed(image).astype(VARIANTS[variant].dtype)})
+        executor.write({"image": framed(image).astype(VARIANTS[variant][0])})
         executor.run()
         found = executor.read("blurred")
-        assert found.dtype == VARIANTS[variant].dtype
+        assert found.dtype == VARIANTS[variant][0]
         np.testing.assert_allclose(found[1:-1, 1:-1], expected, atol=allowed, rtol=0)
         assert not found[[0, -1]].any()  # the frame stays zero
         assert not found[:, [0, -1]].any()
@@ -177,7 +177,7 @@ def test_phases_need_a_blur() -> None:
 
 def test_slices_as_wide_as_their_block_are_not_copied() -> None:
     blocks = tile_blocks(12, 30, 1, 1)
-    slices = placed(worker_blocks(blocks, 6), blocks)
+    slices = Placed(worker_blocks(blocks, 6), blocks)
     assert not slices.in_rows.any()
     assert row_copies(slices, 8, "image", IN_ROWS) == ()
     machine = load_machine("tiny", {"chip.tiles": 1})

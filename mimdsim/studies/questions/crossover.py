@@ -17,12 +17,14 @@ from mimdsim.report.formatting import field_value
 from mimdsim.report.tables import Table, table
 from mimdsim.studies.description import Study
 from mimdsim.studies.pareto import Ranking
-from mimdsim.studies.questions.contest import Contest, contests, lacks_sides
 from mimdsim.studies.questions.kind import (
+    Contest,
     QuestionKind,
     better_word,
+    contests,
     curves,
     lacks_numbers,
+    lacks_sides,
     level_interval,
     number_axes,
     threshold_text,
@@ -41,16 +43,19 @@ class Crossing:
     alike: tuple[float, float]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Curve:
     """A contest along an axis; ends: its first and last value, the side that is better there, and how many times;
     alike: whether that is no practical difference."""
 
-    name: str
-    contest: Contest
-    crossings: tuple[Crossing, ...]
-    ends: tuple[tuple[float, str, str], ...]
-    alike: tuple[bool, ...]
+    def __init__(self, ranking: Ranking, contest: Contest, name: str, along: str, those: list[int]):
+        x = np.array([ranking.column(along)[at] for at in those], float)
+        rows, least = [contest.places[at] for at in those], ranking.study.practical_difference
+        self.name, self.contest, self.crossings = name, contest, _crossings(contest, x, rows, least)
+        self.ends = [
+            (float(x[end]), contest.sides[int(contest.lead[rows[end]] < 0)], contest.factor(rows[end]))
+            for end in (0, -1)
+        ]
+        self.alike = [abs(float(contest.lead[rows[end]])) < np.log1p(least) for end in (0, -1)]
 
 
 def lacks(study: Study) -> str:
@@ -58,21 +63,12 @@ def lacks(study: Study) -> str:
 
 
 def curves_of(ranking: Ranking) -> list[Curve]:
-    along, found = number_axes(ranking.study)[0], []
-    for contest in contests(ranking):
-        places = {at: place for place, at in enumerate(contest.points)}
-        for name, those in curves(ranking, along, contest.points, contest.apart).items():
-            x = np.array([ranking.column(along)[at] for at in those], float)
-            rows = [places[at] for at in those]
-            ends = tuple(
-                (float(x[end]), contest.sides[int(contest.lead[rows[end]] < 0)], contest.factor(rows[end]))
-                for end in (0, -1)
-            )
-            least = ranking.study.practical_difference
-            alike = tuple(abs(float(contest.lead[rows[end]])) < np.log1p(least) for end in (0, -1))
-            crossings = tuple(_crossings(contest, x, rows, least))
-            found.append(Curve(name=name, contest=contest, crossings=crossings, ends=ends, alike=alike))
-    return found
+    along = number_axes(ranking.study)[0]
+    return [
+        Curve(ranking, contest, name, along, those)
+        for contest in contests(ranking)
+        for name, those in curves(ranking, along, contest.points, contest.apart).items()
+    ]
 
 
 def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: float) -> list[Crossing]:
@@ -82,10 +78,8 @@ def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: floa
     found = []
     for at in np.flatnonzero((lead[:-1] > 0) != (lead[1:] > 0)).tolist():
         falls = bool(lead[at] > 0)
-        middle, low, high = (
-            float(back(_at_level(place, lead[:, None], at, level)[0]))
-            for level in (0.0, *np.log1p([threshold, -threshold]))
-        )
+        shares = (lead[at] - np.array([0.0, *np.log1p([threshold, -threshold])])) / (lead[at] - lead[at + 1])
+        middle, low, high = back(place[at] + shares * (place[at + 1] - place[at])).tolist()
         each = _of_draws(place, drawn, at, falls)
         interval = level_interval(np.where(np.isinf(each), each, back(np.where(np.isinf(each), 0.0, each))))
         found.append(
@@ -97,13 +91,6 @@ def _crossings(contest: Contest, x: np.ndarray, rows: list[int], threshold: floa
             )
         )
     return found
-
-
-def _at_level(place: np.ndarray, lead: np.ndarray, at: int, level: float) -> np.ndarray:
-    """Where float64[values, draws] reach a level on the way from value `at` to the next, or before or after it."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = (lead[at] - level) / (lead[at] - lead[at + 1])
-    return np.asarray(place[at] + share * (place[at + 1] - place[at]))
 
 
 def _of_draws(place: np.ndarray, drawn: np.ndarray, at: int, falls: bool) -> np.ndarray:

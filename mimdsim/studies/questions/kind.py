@@ -1,18 +1,20 @@
-"""What a kind of question is: what a study needs for it, the sentences that answer it, and the tables they rest on."""
+"""What a kind of question is: what a study needs for it, the sentences that answer it, and the tables they rest on; and
+two sides that a study compares point by point: two values of a field, or a tiled machine and the fastest GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.residuals import LEVEL
-from mimdsim.report.formatting import significant
+from mimdsim.report.formatting import field_values, significant
 from mimdsim.report.tables import Table
 from mimdsim.studies.description import Axis, Study
-from mimdsim.studies.metrics import Metric
+from mimdsim.studies.metrics import METRICS, Metric
 from mimdsim.studies.pareto import Ranking
 from mimdsim.studies.results import is_number
 from mimdsim.studies.sampling import plain_value
@@ -58,12 +60,9 @@ def lacks_numbers(study: Study) -> str:
 def curves(ranking: Ranking, along: str, places: Sequence[int], *apart: str) -> dict[str, list[int]]:
     """The designs at `places` by what they have besides `along` and the fields `apart`, as text; along each the numbers
     rise. Coupled fields follow from others and tell no curves apart."""
-    other = [at for at, name in enumerate(ranking.study.varied) if name in ranking.study.axes]
-    other = [at for at in other if ranking.study.varied[at] not in (along, *apart)]
     numbers, found = ranking.column(along), dict[str, list[int]]()
     for place in places:
-        values = ranking.values(place)
-        found.setdefault(", ".join(f"{ranking.study.varied[at]} = {values[at]}" for at in other), []).append(place)
+        found.setdefault(ranking.name(place, (along, *apart, *ranking.study.coupled)), []).append(place)
     return {name: sorted(those, key=lambda at: numbers[at]) for name, those in found.items()}
 
 
@@ -91,3 +90,82 @@ def threshold_text(study: Study) -> str:
 
 def better_word(metric: Metric) -> str:
     return "faster" if metric.name in OF_TIME else f"better in {metric.name.replace('_', ' ')}"
+
+
+class Contest:
+    """How much better one side is than the other.
+
+    sides: their names. apart: the field of which these are values, '' for machines. points: a design of the first side
+    for each point at which both have a result. lead: float64[points], the logarithm of how many times as good as the
+    second side the first is; drawn: float64[points, draws]. unmatched: points at which only one side has one.
+    """
+
+    def __init__(
+        self,
+        ranking: Ranking,
+        sides: tuple[str, str],
+        apart: str,
+        pairs: Sequence[tuple[int, int | None]],
+        unmatched: int,
+    ):
+        """Of designs of the first side, each with that of the second; without, the metric is the ratio of both."""
+        self.sides, self.apart, self.unmatched = sides, apart, unmatched
+        first = np.array([a for a, _ in pairs], int)
+        second = np.array([b for _, b in pairs if b is not None], int)
+        metric, sign = ranking.metrics[0], 1 if ranking.metrics[0].better == "more" else -1
+        part = next(ranking.draws.parts(2 * max(1, len(pairs))))
+
+        def logarithm(values: np.ndarray) -> np.ndarray:
+            return np.asarray(np.log(np.maximum(values, np.finfo(float).tiny)))
+
+        lead, drawn = logarithm(ranking.middle[0, first]), logarithm(ranking.draws.metric(metric, first, part))
+        if len(second):
+            lead = lead - logarithm(ranking.middle[0, second])
+            drawn = drawn - logarithm(ranking.draws.metric(metric, second, part))
+        self.points, self.lead, self.drawn = tuple(map(int, first)), sign * lead, sign * drawn
+        self.places = {at: place for place, at in enumerate(self.points)}
+
+    def named(self, side: str) -> str:
+        """A side where a sentence mentions it first: 'network.spikes = dense', 'bow'."""
+        return f"{self.apart} = {side}" if self.apart else side
+
+    def other(self, side: str) -> str:
+        return self.sides[1 - self.sides.index(side)]
+
+    def factor(self, place: int) -> str:
+        """How many times as good the better side is at one of `points`, with its interval."""
+        sign = 1 if self.lead[place] >= 0 else -1
+        return factor_text(float(np.exp(sign * self.lead[place])), np.exp(sign * self.drawn[place]))
+
+
+def lacks_sides(study: Study) -> str:
+    """A comparison with GPUs, or a field of names."""
+    if (study.gpus and study.metrics[0] == "gpu_ratio") or named_axes(study):
+        return ""
+    return 'two sides: an axis of names, such as "network.spikes", or gpus with metrics = ["gpu_ratio"]'
+
+
+def contests(ranking: Ranking) -> list[Contest]:
+    """The tiled machine against the fastest GPU where the first metric is their ratio; else the first value of the
+    first field of names against each other one."""
+    study, kept = ranking.study, [int(at) for at in np.flatnonzero(ranking.kept)]
+    if ranking.metrics[0] is METRICS["gpu_ratio"]:
+        gpus = [Path(name).stem for name in study.gpus]
+        sides = study.machine_name, gpus[0] if len(gpus) == 1 else f"the fastest of {', '.join(gpus)}"
+        return [Contest(ranking, sides, "", [(at, None) for at in kept], len(ranking.designs) - len(kept))]
+    name = named_axes(study)[0]
+    column, names = ranking.column(name), field_values(name, ranking.column(name))
+    values = list(dict.fromkeys(map(str, column)))
+    shown = {str(value): text for value, text in zip(column, names, strict=True)}
+    by: dict[tuple[str, ...], dict[str, int]] = {}
+    for at in range(len(ranking.designs)):
+        rest = tuple(str(ranking.designs[at][0][field]) for field in study.axes if field != name)
+        by.setdefault(rest, {})[str(column[at])] = at
+    found = []
+    for other in values[1:]:
+        pairs = [(one[values[0]], one[other]) for one in by.values() if values[0] in one and other in one]
+        both = [(a, b) for a, b in pairs if ranking.kept[a] and ranking.kept[b]]
+        if both:
+            sides = shown[values[0]], shown[other]
+            found.append(Contest(ranking, sides, name, both, len(by) - len(both)))
+    return found

@@ -3,8 +3,6 @@ where on more gains nothing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mimdsim.base.units import counted
 from mimdsim.report.formatting import field_value
 from mimdsim.report.tables import Table, table
@@ -19,44 +17,32 @@ from mimdsim.studies.questions.kind import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Least:
     """Along a curve, designs: the least that is kept, the one below it (None: none was looked at) and why that is not
     kept, the best in the first metric, and the least from which on no design is worse than it by more than no practical
     difference. last: the one with the most that is kept. above: designs above the least that are not kept."""
 
-    name: str
-    at: int
-    below: int | None
-    why: str
-    best: int
-    enough: int
-    last: int
-    above: int
+    def __init__(self, ranking: Ranking, name: str, those: list[int], kept: list[int]):
+        place = those.index(kept[0])
+        self.name, self.at, self.last = name, kept[0], kept[-1]
+        self.below = those[place - 1] if place else None
+        self.why = "" if self.below is None else _why_not(ranking, self.below)
+        self.above = len(those) - place - len(kept)
+        self.best = self.enough = min(kept, key=lambda at: float(ranking.signed(0)[at]))
+        for at in reversed(kept):
+            if at not in (self.best, *ranking.alike(self.best, [at])):
+                break
+            self.enough = at
 
 
 def least_of(ranking: Ranking) -> tuple[list[Least], list[str]]:
     """Of every curve with a kept design, and the names of those without."""
-    along = number_axes(ranking.study)[0]
     found, none = [], []
-    for name, those in curves(ranking, along, range(len(ranking.designs))).items():
-        kept = [at for at in those if ranking.kept[at]]
-        if not kept:
+    for name, those in curves(ranking, number_axes(ranking.study)[0], range(len(ranking.designs))).items():
+        if kept := [at for at in those if ranking.kept[at]]:
+            found.append(Least(ranking, name, those, kept))
+        else:
             none.append(name)
-            continue
-        place = those.index(kept[0])
-        below = those[place - 1] if place else None
-        best = min(kept, key=lambda at: float(ranking.signed(0)[at]))
-        enough = best
-        for at in reversed(kept):
-            if at not in (best, *ranking.alike(best, [at])):
-                break
-            enough = at
-        why = "" if below is None else _why_not(ranking, below)
-        above = len(those) - place - len(kept)
-        found.append(
-            Least(name=name, at=kept[0], below=below, why=why, best=best, enough=enough, last=kept[-1], above=above)
-        )
     return found, none
 
 
@@ -80,26 +66,27 @@ def answer(ranking: Ranking) -> list[str]:
 
 
 def _words(ranking: Ranking, along: str, least: Least) -> str:
-    values = dict(zip((least.at, least.best, least.enough), _values(ranking, along, least), strict=False))
+    at, best, enough = (_value(ranking, each) for each in (least.at, least.best, least.enough))
     where = f" where {least.name}" if least.name else ""
     below = "the least that was looked at, so less may fit too"
     if least.below is not None:
-        below = f"{field_value(along, ranking.column(along)[least.below])}: {least.why}"
-    said = f"{along} = {values[least.at]} is the least that fits{where} ({below})"
+        below = f"{_value(ranking, least.below)}: {least.why}"
+    said = f"{along} = {at} is the least that fits{where} ({below})"
     metric = ranking.metrics[0].name
     if least.at == least.last:
         return f"{said}, and the most that was looked at."
     if least.enough == least.at:
         return f"{said}, and more makes {threshold_text(ranking.study)} in {metric}."
     factor = factor_text(*ranking.ratio(least.at, least.best))
-    said += f", at {factor} the {metric} of the best, {values[least.best]}"
+    said += f", at {factor} the {metric} of the best, {best}"
     if least.enough == least.last:
         return f"{said}, the most that was looked at, beyond which more may gain more."
-    return f"{said}; from {values[least.enough]} on, more makes {threshold_text(ranking.study)}."
+    return f"{said}; from {enough} on, more makes {threshold_text(ranking.study)}."
 
 
-def _values(ranking: Ranking, along: str, least: Least) -> list[str]:
-    return [field_value(along, ranking.column(along)[at]) for at in (least.at, least.best, least.enough)]
+def _value(ranking: Ranking, at: int) -> str:
+    along = number_axes(ranking.study)[0]
+    return field_value(along, ranking.column(along)[at])
 
 
 def tables(ranking: Ranking) -> list[Table]:
@@ -110,12 +97,10 @@ def tables(ranking: Ranking) -> list[Table]:
     headers = ["curve", f"least {along}", "below it", "best", over, "enough", "kept above"]
     rows = []
     for each in found:
-        at, best, enough = _values(ranking, along, each)
-        below = "-" if each.below is None else f"{field_value(along, ranking.column(along)[each.below])}: {each.why}"
-        factor = factor_text(*ranking.ratio(each.at, each.best))
-        rows.append(
-            [each.name or "-", at, below, best, factor, enough, "all" if not each.above else f"not {each.above}"]
-        )
+        at, best, enough = (_value(ranking, one) for one in (each.at, each.best, each.enough))
+        below = "-" if each.below is None else f"{_value(ranking, each.below)}: {each.why}"
+        factor, above = factor_text(*ranking.ratio(each.at, each.best)), f"not {each.above}" if each.above else "all"
+        rows.append([each.name or "-", at, below, best, factor, enough, above])
     rows += [[name or "-", "none", *["-"] * 5] for name in none]
     made = [table("least", "The least that fits", headers, rows)] if rows else []
     return [*made, *_of_workloads(ranking, along)]
@@ -137,10 +122,10 @@ def _of_workloads(ranking: Ranking, along: str) -> list[Table]:
 
 def would_change(ranking: Ranking) -> list[str]:
     """How far apart the values are that the answer lies between."""
-    along, said = number_axes(ranking.study)[0], list[str]()
+    said = list[str]()
     for each in least_of(ranking)[0][:3] if ranking.metrics else []:
         if each.below is not None:
-            low, high = (field_value(along, ranking.column(along)[at]) for at in (each.below, each.at))
+            low, high = (_value(ranking, at) for at in (each.below, each.at))
             name = f" ({each.name})" if each.name else ""
             said.append(f"The least that fits lies between {low} and {high}{name}, two values that were looked at.")
     return said

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mimdsim.base.residuals import LEVEL
@@ -11,23 +9,20 @@ from mimdsim.base.units import counted
 from mimdsim.report.formatting import chance, field_value
 from mimdsim.report.tables import Table, table
 from mimdsim.studies.pareto import Ranking
-from mimdsim.studies.questions.contest import Contest, contests, lacks_sides
-from mimdsim.studies.questions.kind import QuestionKind, better_word, level_interval, threshold_text
+from mimdsim.studies.questions.kind import (
+    Contest,
+    QuestionKind,
+    better_word,
+    contests,
+    lacks_sides,
+    level_interval,
+    threshold_text,
+)
 from mimdsim.studies.results import is_number
 
 MOST_ROWS = 5  # points of a side
 MOST_NAMED = 4  # points that a sentence names one by one
 EVEN = ("grid", "random", "latin-hypercube", "sobol")  # sampling whose points are spread over the space evenly
-
-
-@dataclass(frozen=True, kw_only=True)
-class Border:
-    """A value of a field on one side of which most points are the first side's: below or above it."""
-
-    field: str
-    between: tuple[float, float]
-    below: bool
-    right: int  # points that it puts on their side
 
 
 def answer(ranking: Ranking) -> list[str]:
@@ -51,7 +46,8 @@ def _words(ranking: Ranking, contest: Contest) -> list[str]:
     if points in (ours, theirs):
         winner, loser = contest.sides if ours else contest.sides[::-1]
         ends = sorted(range(points), key=lambda place: abs(contest.lead[place]))
-        said = [f"{contest.named(winner)} is {word} than {loser} in {every}, by {_range(contest, ends)}."]
+        far = f" to {contest.factor(ends[-1])}" if points > 1 else ""
+        said = [f"{contest.named(winner)} is {word} than {loser} in {every}, by {contest.factor(ends[0])}{far}."]
         if points > 1:
             said.append(f"{loser} comes nearest at {_place(ranking, contest, ends[0])}.")
     elif even == points:
@@ -68,7 +64,7 @@ def _words(ranking: Ranking, contest: Contest) -> list[str]:
             f"{contest.named(first)} is {word} than {second} in {ours:,} of {points:,} points{spread} ({share})"
             f"{_most(contest, 1)}; {second} in {theirs:,}{_most(contest, -1)}{rest}."
         ]
-        said += _border_words(contest, _border(ranking, contest, wins), ours + theirs)
+        said.append(_border_words(ranking, contest, wins))
     if contest.unmatched:
         said.append(f"Not compared, as one side has no result or does not fit: {counted(contest.unmatched, 'point')}.")
     return said
@@ -94,22 +90,6 @@ def _chance(contest: Contest, place: int) -> str:
     return chance(float((contest.drawn[place] * contest.lead[place] > 0).mean()))
 
 
-def _border_words(contest: Contest, border: Border | None, decided: int) -> list[str]:
-    if border is None:
-        return ["No value of a single number parts them."]
-    low, high = (field_value(border.field, float(f"{end:.3g}")) for end in border.between)
-    return [
-        f"The border that parts them best is {border.field} between {low} and {high}, {contest.sides[0]} "
-        f"{'below' if border.below else 'above'} it: it puts {border.right:,} of {decided:,} points on their side."
-    ]
-
-
-def _range(contest: Contest, ends: list[int]) -> str:
-    """'3.1 times (2 to 4) to 117 times (90 to 150)': at the nearest and the farthest of points."""
-    first, last = contest.factor(ends[0]), contest.factor(ends[-1])
-    return first if len(ends) == 1 else f"{first} to {last}"
-
-
 def _most(contest: Contest, sign: int) -> str:
     place = int((sign * contest.lead).argmax())
     return f", by up to {contest.factor(place)}" if sign * contest.lead[place] > 0 else ""
@@ -117,14 +97,13 @@ def _most(contest: Contest, sign: int) -> str:
 
 def _place(ranking: Ranking, contest: Contest, place: int) -> str:
     """A point of a contest by the fields that do not tell its sides apart."""
-    named = zip(ranking.study.varied, ranking.values(contest.points[place]), strict=True)
-    return ", ".join(f"{key} = {value}" for key, value in named if key != contest.apart) or "the machine as it is"
+    return ranking.name(contest.points[place], (contest.apart,)) or "the machine as it is"
 
 
-def _border(ranking: Ranking, contest: Contest, wins: np.ndarray) -> Border | None:
+def _border_words(ranking: Ranking, contest: Contest, wins: np.ndarray) -> str:
     """The value of one field that puts most points on their side, if more than without it."""
     decided = np.flatnonzero(wins)
-    ours, found = wins[decided] > 0, None
+    ours, said = wins[decided] > 0, "No value of a single number parts them."
     most = max(int(ours.sum()), int((~ours).sum()))
     for name in ranking.study.varied:
         column = [ranking.column(name)[contest.points[place]] for place in decided]
@@ -133,13 +112,17 @@ def _border(ranking: Ranking, contest: Contest, wins: np.ndarray) -> Border | No
         order = np.argsort(np.array(column, float), kind="stable")
         x, sorted_ours = np.array(column, float)[order], ours[order]
         below = np.cumsum(sorted_ours)[:-1] + np.cumsum(~sorted_ours[::-1])[::-1][1:]
-        for right, is_below in ((below, True), (len(ours) - below, False)):
+        for right, side in ((below, "below"), (len(ours) - below, "above")):  # most points of the first side are there
             right = np.where(x[:-1] < x[1:], right, 0)
             if len(right) and right.max() > most:
                 at = int(right.argmax())
                 most = int(right[at])
-                found = Border(field=name, between=(float(x[at]), float(x[at + 1])), below=is_below, right=most)
-    return found
+                low, high = (field_value(name, float(f"{end:.3g}")) for end in x[at : at + 2])
+                said = (
+                    f"The border that parts them best is {name} between {low} and {high}, {contest.sides[0]} {side} "
+                    f"it: it puts {most:,} of {len(decided):,} points on their side."
+                )
+    return said
 
 
 def tables(ranking: Ranking) -> list[Table]:
@@ -151,7 +134,7 @@ def tables(ranking: Ranking) -> list[Table]:
         fields = [name for name in ranking.study.varied if name != contest.apart]
         rows = []
         for at in chosen:
-            values = dict(zip(ranking.study.varied, ranking.values(contest.points[at]), strict=True))
+            values = ranking.values(contest.points[at])
             better = contest.sides[0] if contest.lead[at] > 0 else contest.sides[1]
             rows.append([*(values[name] for name in fields), better, contest.factor(at), _chance(contest, at)])
         headers = [*fields, "better", "by", "p it is better"]

@@ -36,10 +36,9 @@ def _by_workload(ranking: Ranking) -> Iterator[str]:
         return
     winners: dict[str, list[str]] = {}
     for best, others in ranking.contests:
-        alike = [best, *ranking.alike(best, others)]
-        what = _choice(ranking, best)
-        if len(alike) > 1:
-            what = f"{threshold_text(ranking.study)} between {_some([_choice(ranking, at) for at in alike])}"
+        what, *more = (ranking.name(at, ranking.conditions) for at in (best, *ranking.alike(best, others)))
+        if more:
+            what = f"{threshold_text(ranking.study)} between {_some([what, *more])}"
         winners.setdefault(what, []).append(_workload(ranking, best))
     likely = [float(ranking.best_p[best]) for best, others in ranking.contests if not ranking.alike(best, others)]
     sure = f"; the least certain of these with probability {chance(min(likely))}" if likely else ""
@@ -56,14 +55,8 @@ def _some(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[: min(MOST_NAMED, len(names) - 1)]), last]))
 
 
-def _choice(ranking: Ranking, at: int) -> str:
-    """The fields of a design that somebody chooses."""
-    named = zip(ranking.study.varied, ranking.values(at), strict=True)
-    return ", ".join(f"{key} = {value}" for key, value in named if key not in ranking.conditions)
-
-
 def _workload(ranking: Ranking, at: int) -> str:
-    named = dict(zip(ranking.study.varied, ranking.values(at), strict=True))
+    named = ranking.values(at)
     single = len(ranking.conditions) == 1
     return ", ".join(named[key] if single else f"{key} = {named[key]}" for key in ranking.conditions)
 
@@ -73,9 +66,9 @@ def _workloads_table(ranking: Ranking) -> Table:
     headers = [*ranking.conditions, "best", metric, "next", f"its {metric} over the best's", "p best"]
     rows = []
     for best, (rival, *_) in ranking.contests:
-        values = dict(zip(ranking.study.varied, ranking.values(best), strict=True))
-        cells = [values[name] for name in ranking.conditions]
-        cells += [_choice(ranking, best), ranking.shown(0, best), _choice(ranking, rival)]
+        cells = [ranking.values(best)[name] for name in ranking.conditions]
+        choice, next_one = (ranking.name(at, ranking.conditions) for at in (best, rival))
+        cells += [choice, ranking.shown(0, best), next_one]
         rows.append([*cells, factor_text(*ranking.ratio(rival, best)), chance(float(ranking.best_p[best]))])
     return table("best", "Best of each workload", headers, rows)
 
@@ -148,8 +141,8 @@ def _margin(ranking: Ranking, best: int, alike: Sequence[int]) -> str:
 def _alike_words(ranking: Ranking, alike: Sequence[int], of: str) -> str:
     """What points without practical difference share of the fields that vary, and in which values they differ."""
     shared, apart = [], []
-    for place, name in enumerate(ranking.study.varied):
-        values = list(dict.fromkeys(ranking.values(at)[place] for at in alike))
+    for name in ranking.study.varied:
+        values = list(dict.fromkeys(ranking.values(at)[name] for at in alike))
         if name in ranking.study.coupled:  # it follows from the others
             continue
         if len(values) > 1:
@@ -167,10 +160,10 @@ def _values_table(ranking: Ranking) -> Table:
     """Every value of every field at the best of the others."""
     metric, best = ranking.metrics[0].name, ranking.best
     rows = []
-    for place, field in enumerate(ranking.study.varied):
+    for field in ranking.study.varied:
         by: dict[str, list[int]] = {}
         for at in np.flatnonzero(ranking.kept).tolist():
-            by.setdefault(ranking.values(at)[place], []).append(at)
+            by.setdefault(ranking.values(at)[field], []).append(at)
         if best is None or field not in ranking.study.axes or not 1 < len(by) <= MOST_ROWS:
             continue
         for value, those in by.items():
@@ -271,7 +264,7 @@ def _best_table(ranking: Ranking) -> Table:
     places = places[np.argsort(ranking.signed(0)[places], kind="stable")]
     rows = [
         [
-            *ranking.values(at),
+            *ranking.values(at).values(),
             *(ranking.shown(place, at) for place in range(len(ranking.metrics))),
             chance(float(share[at])),
         ]

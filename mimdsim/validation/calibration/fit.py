@@ -121,9 +121,12 @@ def narrowed_lines(found: Narrowed) -> Iterator[str]:
     for each in found.content.residual:
         by = counted(each.rows, "row")
         yield f"  intervals of a {each.figures}: +-{each.half_width:.1%}, by {by}, each predicted from the others"
-    for one in found.contradictions:
+    for names in found.contradictions:
         yield ""
-        yield from _contradiction(one)
+        what, meet = ("Contradicts the machine", "it") if len(names) == 1 else ("Contradict each other", "all")
+        yield f"{what}: {_some(names)}: no values within the intervals meet {meet} within two spreads."
+        advice = "correct what was measured, give a wider spread, or doubt a source of the machine"
+        yield f"  Left out of the above; {advice}."
     if found.other:
         yield ""
         yield "Rows not used: " + "; ".join(f"{count} {plain(why)}" for why, count in found.other.items())
@@ -152,14 +155,6 @@ def _rows(rows: tuple[Measured, ...]) -> Iterator[str]:
     yield said
 
 
-def _contradiction(names: tuple[str, ...]) -> Iterator[str]:
-    if len(names) == 1:
-        yield f"Contradicts the machine: {_some(names)}: no values within the intervals meet it within two spreads."
-    else:
-        yield f"Contradict each other: {_some(names)}: no values within the intervals meet all within two spreads."
-    yield "  Left out of the above; correct what was measured, give a wider spread, or doubt a source of the machine."
-
-
 def _some(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{', '.join(map(plain, names[:MOST_NAMED]))}{more}"
@@ -176,9 +171,9 @@ def _shown(interval: Interval) -> str:
 
 def narrowed_json(found: Narrowed) -> str:
     """Everything of `narrowed_lines`, unrounded."""
-    rows = [asdict(row) | {"left_out": bool(row.contradicts)} for row in found.rows]
+    rows = [asdict(row) for row in found.rows]
     for row in rows:
-        del row["contradicts"]
+        row["left_out"] = bool(row.pop("contradicts"))
     return dump_json(
         {
             "machine": found.sourced.name,
@@ -252,7 +247,7 @@ def narrowed_by(
     sets = fit.contradictions()
     kept = ~np.isin(np.arange(len(rows)), [row for one in sets for row in one])
     values, after = fit.solved(kept)
-    names = [_name(row) for row in rows]
+    names = [f"{row.file} line {row.bearing.line}" for row in rows if row.bearing is not None]
     numbers, formulas, correlation = fit.narrowed(values, kept, moves[:, chosen] >= NAMED, names)
     content = CalibrationFile(
         kind=KIND,
@@ -304,11 +299,6 @@ def _residuals(rows: Sequence[Row], measured: Sequence[Measured]) -> Iterator[Re
         ]
         if len(off) >= FEWEST_ROWS:
             yield Residual(figures=figures, half_width=max(quantile(off), LEAST), rows=len(off))
-
-
-def _name(row: Row) -> str:
-    assert row.bearing is not None
-    return f"{row.file} line {row.bearing.line}"
 
 
 def _of_machine(rows: Sequence[Row], machine: MimdMachine) -> tuple[list[Row], dict[str, int]]:

@@ -62,10 +62,11 @@ def dependence(machine: MimdMachine, rows: Sequence[Row], progress: Progress) ->
         assert row.bearing is not None
         predicted[at] = row.bearing.again(machine)
         effects[at] = np.concatenate([section.effects(row.bearing.again, predicted[at]) for section in sections])
-    for name, kind in _codelets(rows).items():
+    for name, kind in {name: kind for row in rows if row.bearing for name, kind, _ in row.bearing.parts}.items():
         off = uncertainty(kind)
         known.append(UncertainNumber(name=name, low=1 - off, value=1.0, high=1 + off, source=f"{kind}: its cost"))
-        effects = np.column_stack([effects, off * np.array([_part(row, name) for row in rows])])
+        named = [[amount for part, _, amount in row.bearing.parts if part == name] for row in rows if row.bearing]
+        effects = np.column_stack([effects, off * np.array([sum(amounts) for amounts in named])])
     for formula, column in _formulas(rows, (effects**2).sum(axis=1)).items():
         known.append(
             UncertainNumber(name=formula, low=-1.0, value=0.0, high=1.0, source="assumed: what else is doubted")
@@ -95,16 +96,6 @@ class _Section:
             if ends[0] < ends[1]:
                 found[at] = (again(high) - again(low)) * one.half_width / (ends[1] - ends[0])
         return found
-
-
-def _codelets(rows: Sequence[Row]) -> dict[str, str]:
-    """Kind of source of every codelet that the rows depend on, by name."""
-    return {name: kind for row in rows if row.bearing for name, kind, _ in row.bearing.parts}
-
-
-def _part(row: Row, name: str) -> float:
-    assert row.bearing is not None
-    return sum(amount for part, _, amount in row.bearing.parts if part == name)
 
 
 def _formulas(rows: Sequence[Row], explained: np.ndarray) -> dict[str, np.ndarray]:

@@ -177,7 +177,7 @@ EACH_BATCH: dict[str, tuple[Seconds, str]] = {
         "small kernels",
     ),
 } | dict.fromkeys(SMALL, (lambda gpu, _one: _launch(gpu), "small kernels"))  # of a few values per sample
-TOLERANCE = {"synapses": 0.35}
+TOLERANCE, SYNAPSES_TOLERANCE = 0.25, 0.35
 NOT_MODELLED = {
     "wall": "the host's part (callbacks, spikes that are recorded and copied) is not modelled",
     "memory": "memory is not modelled",
@@ -191,14 +191,9 @@ def event_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     published, quantity = row.number("value"), row["quantity"]
     if published < 0:
         raise MimdsimError(f"column 'value': '{shortened(row['value'])}' is not a number from 0")
-    yield {
-        "name": f"{shortened(row['hidden_recurrent'])} x {shortened(row['timesteps'])} {shortened(row['dataset'])} "
-        f"{shortened(row.get('augmentation', ''))}, {shortened(row['what'].removesuffix('_train'))} "
-        + shortened(quantity.removeprefix("custom_update_")),
-        "unit": "as given",
-        "published": published,
-        "tolerance": 0.25,
-    }
+    name = f"{shortened(row['hidden_recurrent'])} x {shortened(row['timesteps'])} {shortened(row['dataset'])} "
+    name += f"{shortened(row.get('augmentation', ''))}, {shortened(row['what'].removesuffix('_train'))} "
+    yield row.figure(name + shortened(quantity.removeprefix("custom_update_")), "as given", published, TOLERANCE)
     whole = row["what"] == "spyx_train" and quantity == "wall_training"
     if not whole:
         for word, why in NOT_MODELLED.items():
@@ -217,7 +212,7 @@ def event_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
         **within_bounds(1e6 * seconds, 1e6 * low, 1e6 * high),
         "unit": "us",
         "published": 1e6 * published / launches,
-        "tolerance": TOLERANCE.get(kind, 0.25),
+        "tolerance": SYNAPSES_TOLERANCE if kind == "synapses" else TOLERANCE,
         "kind": kind,
         "figures": "GPU training step" if whole else "GPU kernel",
         "note": f"on {gpu.title}",
@@ -272,8 +267,7 @@ def _spyx(gpu: str, network: EventDrivenNetwork) -> tuple[float, float, float]:
     fused = time_on_gpu(graph, machine, strategy="graph_replay", precision="tf32")
     slowest = time_on_gpu(graph, machine, strategy="as_published_synchronised", precision="fp32")
     bookkeeping = sum(span.seconds for span in looped.spans if span.op in ("slice", "loop"))
-    rate = machine.memory.dram_bytes_per_second * machine.memory.streaming_share
-    passes = network.timesteps * 4 * network.batch * network.timesteps * network.inputs / rate
+    passes = network.timesteps * 4 * network.batch * network.timesteps * network.inputs / _dram(machine)
     return (
         looped.seconds_per_training_step - bookkeeping * (1 - 1 / UNROLLED),
         fused.seconds_low,

@@ -123,55 +123,45 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class EagerEstimate:
-    """One call over all timesteps. bound: 'host' when launching takes longer than the device's work."""
+    """One pass over a sequence of all timesteps; call_seconds: the host's period of a Python call. bound: 'host' when
+    launching takes longer than the device's work. Raises ValueError below 1."""
 
-    seconds: float
-    bound: str
-    host_seconds: float
-    device_seconds: float
-
-
-def eager_seconds(
-    gpu: GpuMachine,
-    framework: Framework,
-    *,
-    neurons: int,
-    batch: int,
-    timesteps: int,
-    call_seconds: float,
-    direction: Way,
-) -> EagerEstimate:
-    """One pass over a sequence; call_seconds: the host's period of a Python call. Raises ValueError below 1."""
-    if min(neurons, batch, timesteps) < 1:
-        raise ValueError(f"{timesteps} timesteps, batch {batch}, {neurons} neurons: each must be at least 1")
-    forward = direction == "forward"
-    step = framework.forward if forward else framework.backward
-    inside = framework.products == "each_timestep"
-    calls = timesteps * (step.calls + (2 if inside and not forward else inside))
-    period = call_seconds * (1.0 if forward else BACKWARD_CALL_SHARE)
-    values = neurons * batch
-    launches, whole = step.calls - step.indexing_calls, values * timesteps
-    # of whole sequences the gradient of this timestep and the sum of all are touched
-    loop = timesteps * (
-        _calls_seconds(gpu, launches, step.array_passes, values)
-        + _calls_seconds(gpu, step.indexing_calls, step.sequence_passes, whole, footprint_values=2 * whole)
-    )
-    ahead = 0.0
-    if inside:
-        loop += timesteps * _product_seconds(gpu, neurons, batch, forward=forward, accumulated=True)
-    elif framework.products == "hoisted":
-        ahead = _product_seconds(gpu, neurons, batch * timesteps, forward=forward, accumulated=False)
-    host = calls * period
-    stalled = ahead + max(0, calls - QUEUED_LAUNCHES) * period if forward else 0.0
-    device = ahead + loop
-    return EagerEstimate(
-        seconds=max(host, device, stalled),
-        bound="device" if device >= max(host, stalled) else "host",
-        host_seconds=host,
-        device_seconds=device,
-    )
+    def __init__(
+        self,
+        gpu: GpuMachine,
+        framework: Framework,
+        *,
+        neurons: int,
+        batch: int,
+        timesteps: int,
+        call_seconds: float,
+        direction: Way,
+    ):
+        if min(neurons, batch, timesteps) < 1:
+            raise ValueError(f"{timesteps} timesteps, batch {batch}, {neurons} neurons: each must be at least 1")
+        forward = direction == "forward"
+        step = framework.forward if forward else framework.backward
+        inside = framework.products == "each_timestep"
+        calls = timesteps * (step.calls + (2 if inside and not forward else inside))
+        period = call_seconds * (1.0 if forward else BACKWARD_CALL_SHARE)
+        values = neurons * batch
+        launches, whole = step.calls - step.indexing_calls, values * timesteps
+        # of whole sequences the gradient of this timestep and the sum of all are touched
+        loop = timesteps * (
+            _calls_seconds(gpu, launches, step.array_passes, values)
+            + _calls_seconds(gpu, step.indexing_calls, step.sequence_passes, whole, footprint_values=2 * whole)
+        )
+        ahead = 0.0
+        if inside:
+            loop += timesteps * _product_seconds(gpu, neurons, batch, forward=forward, accumulated=True)
+        elif framework.products == "hoisted":
+            ahead = _product_seconds(gpu, neurons, batch * timesteps, forward=forward, accumulated=False)
+        stalled = ahead + max(0, calls - QUEUED_LAUNCHES) * period if forward else 0.0
+        self.host_seconds, self.device_seconds = calls * period, ahead + loop
+        on_host = max(self.host_seconds, stalled)
+        self.seconds = max(on_host, self.device_seconds)
+        self.bound = "device" if self.device_seconds >= on_host else "host"
 
 
 def _calls_seconds(gpu: GpuMachine, calls: int, passes: float, values: int, footprint_values: int = 0) -> float:
@@ -294,19 +284,37 @@ class SnnPrediction:
     spread: tuple[float, float] = (0.8, 1.25)
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Case:
-    gpu: GpuMachine
-    label: str
-    framework: str
-    style: str
-    task: str
-    measured: Measured
-    precision: Precision
-    batch: int
-    timesteps: int
-    neurons: int
-    directions: tuple[Direction, ...]
+    """A row read; raises MimdsimError for one without a prediction."""
+
+    def __init__(self, row: Mapping[str, str]):
+        check_given(row, NEEDED)
+        valid = (row.get("timing_valid") or "ok").strip()
+        if not valid.startswith("ok"):
+            raise MimdsimError(f"its time cannot be trusted: {valid}")
+        self.gpu, _ = device_of(row["gpu"])
+        if row["metric"] not in METRICS:
+            raise MimdsimError(f"no model for metric '{row['metric']}'; known: {', '.join(METRICS)}")
+        self.batch, self.timesteps, self.neurons = extents = whole_numbers(
+            row, "batch_B", "steps_T", "neurons_or_layers"
+        )
+        if min(extents) < 1:
+            said = f"batch {self.batch}, timesteps {self.timesteps}, neurons {self.neurons}"
+            raise MimdsimError(f"{said}: must be at least 1")
+        if max(extents) > LARGEST_EXTENT:
+            raise MimdsimError(f"batch, timesteps or neurons are over {LARGEST_EXTENT:,}, which no device holds")
+        self.precision = precision_of(row.get("dtype") or "fp32")
+        self.label, self.framework, self.task = (row[name].lower() for name in ("gpu", "framework", "task"))
+        self.style = (row.get("exec_style") or "").lower()
+        measured = _measured(self.task)
+        if measured is None:
+            known = "1x Linear(N,N) and neurons, neurons only, LSTM, GRU, RNN"
+            raise MimdsimError(f"no model for task '{row['task']}'; known: {known}")
+        self.measured, self.directions = measured, METRICS[row["metric"]]
+        halves = [way in self.directions for way in ("backward_inputs", "backward_weights")]
+        if measured != "recurrent layer" and len(set(halves)) > 1:
+            known = "the backward pass as a whole"
+            raise MimdsimError(f"no model for metric '{row['metric']}' of {measured}; known: {known}")
 
     @property
     def ways(self) -> tuple[Way, ...]:
@@ -318,47 +326,10 @@ class _Case:
 
 def predict_snn_row(row: Mapping[str, str]) -> SnnPrediction:
     """The prediction for one row; raises MimdsimError where there is none."""
-    case = _read(row)
+    case = _Case(row)
     if case.measured == "recurrent layer":
         return _recurrent(case)
     return _fused(case) if re.search(r"cupy|triton", case.framework) else _eager(case)
-
-
-def _read(row: Mapping[str, str]) -> _Case:
-    check_given(row, NEEDED)
-    valid = (row.get("timing_valid") or "ok").strip()
-    if not valid.startswith("ok"):
-        raise MimdsimError(f"its time cannot be trusted: {valid}")
-    gpu, _ = device_of(row["gpu"])
-    if row["metric"] not in METRICS:
-        raise MimdsimError(f"no model for metric '{row['metric']}'; known: {', '.join(METRICS)}")
-    batch, timesteps, neurons = whole_numbers(row, "batch_B", "steps_T", "neurons_or_layers")
-    if min(batch, timesteps, neurons) < 1:
-        raise MimdsimError(f"batch {batch}, timesteps {timesteps}, neurons {neurons}: must be at least 1")
-    if max(batch, timesteps, neurons) > LARGEST_EXTENT:
-        raise MimdsimError(f"batch, timesteps or neurons are over {LARGEST_EXTENT:,}, which no device holds")
-    precision = precision_of(row.get("dtype") or "fp32")
-    measured = _measured(row["task"].lower())
-    if measured is None:
-        known = "1x Linear(N,N) and neurons, neurons only, LSTM, GRU, RNN"
-        raise MimdsimError(f"no model for task '{row['task']}'; known: {known}")
-    directions = METRICS[row["metric"]]
-    if measured != "recurrent layer" and ("backward_inputs" in directions) != ("backward_weights" in directions):
-        known = "the backward pass as a whole"
-        raise MimdsimError(f"no model for metric '{row['metric']}' of {measured}; known: {known}")
-    return _Case(
-        gpu=gpu,
-        label=row["gpu"].lower(),
-        framework=row["framework"].lower(),
-        style=(row.get("exec_style") or "").lower(),
-        task=row["task"].lower(),
-        measured=measured,
-        precision=precision,
-        batch=batch,
-        timesteps=timesteps,
-        neurons=neurons,
-        directions=directions,
-    )
 
 
 def _measured(task: str) -> Measured | None:
@@ -379,7 +350,7 @@ def _eager(case: _Case) -> SnnPrediction:
     call = next((period for label, period in HOSTS if re.search(label, case.label)), None)
     total, bounds = 0.0, []
     for way in case.ways:
-        estimate = eager_seconds(
+        estimate = EagerEstimate(
             case.gpu,
             FRAMEWORKS[name],
             neurons=case.neurons,
@@ -483,14 +454,9 @@ def _recurrent_program(case: _Case) -> LibraryLoop | PersistentKernel | None:
 
 def _network_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     marks = [f" {mark}={row[name]}" for mark, name in (("B", "batch_B"), ("T", "steps_T")) if row.get(name)]
-    yield {
-        "unit": "s",
-        "name": f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}{''.join(marks)}",
-        "published": row.number("value_s"),
-        "tolerance": 0.25,
-        "kind": f"{row['framework']} {row['metric']}",
-        "origin": row["source"].split()[0],
-    }
+    what = f"{row['framework']} {row['metric']}"
+    name = f"{row['gpu']} {what} N={row['neurons_or_layers']}{''.join(marks)}"
+    yield row.figure(name, "s", row.number("value_s"), 0.25, what, origin=row["source"].split()[0])
     found = predict_snn_row(row)
     low, high = found.spread
     yield within_bounds(found.seconds, low * found.seconds, high * found.seconds) | {"tolerance": found.tolerance}

@@ -76,6 +76,7 @@ EAGER_LINEAR_SECONDS = 20e-6
 # milliseconds acts.
 WAITING_HOST = "sync"
 LARGEST_EXTENT = 10**9  # of a product's dimensions and its batch, in tables
+TOLERANCE = 0.3
 
 
 def device_of(label: str) -> tuple[GpuMachine, str]:
@@ -165,16 +166,9 @@ def _product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     tiled = row["gpu"].startswith("IPU")
     batched = ", batched" if row["batch"] not in ("", "1") else ""
     shape = f"{row['M']}x{row['N']}x{row['K']}" + (f" batch {row['batch']}" if row["batch"] != "1" else "")
-    yield {
-        "name": f"{row['gpu']} {row['dtype']} {shape}",
-        "unit": "us",
-        "published": published,
-        "tolerance": 0.30,
-        "kind": f"{row['gpu']} {row['dtype']}{batched}",
-        "figures": "product on tiles" if tiled else "GPU kernel",
-        "origin": origin_of(row["source"]),
-        "size": product_flops(row),
-    }
+    what, figures = f"{row['gpu']} {row['dtype']}", "product on tiles" if tiled else "GPU kernel"
+    about = {"figures": figures, "origin": origin_of(row["source"]), "size": product_flops(row)}
+    yield row.figure(f"{what} {shape}", "us", published, TOLERANCE, f"{what}{batched}", **about)
     if tiled:
         machine, dtype, microseconds = tiled_product(row)
         yield row.predicted(tiled_machine(machine, ""), published, microseconds, 0.2, formula=f"product in {dtype}")
@@ -218,15 +212,9 @@ def convolution_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     each = ConvolutionPass(what=what, patches=patches, channels=made, samples=samples)
     (gpu, remark), precision = device_of(row["gpu"]), precision_of(row["dtype"])
     shape = f"{samples} x {patches.planes} to {window.over(patches.planes, made)}, kernel {kernel}, stride {stride}"
-    yield {
-        "name": f"{row['gpu']} {row['dtype']} {shape}, {what}",
-        "unit": "us",
-        "published": row.number("time_us", above=0),
-        "tolerance": 0.30,
-        "kind": f"{row['gpu']} {row['dtype']}, {what}",
-        "note": remark,
-        "origin": origin_of(row["source"]),
-    }
+    on, published = f"{row['gpu']} {row['dtype']}", row.number("time_us", above=0)
+    about = {"note": remark, "origin": origin_of(row["source"])}
+    yield row.figure(f"{on} {shape}, {what}", "us", published, TOLERANCE, f"{on}, {what}", **about)
     yield around(1e6 * convolution_seconds(gpu, each, precision=precision).seconds, 0.3)
 
 

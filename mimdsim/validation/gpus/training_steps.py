@@ -23,11 +23,10 @@ from mimdsim.graph.convolution import Convolution, convolutions_of
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import RecordedActivity
-from mimdsim.validation.gpus.products import LARGEST_EXTENT, device_of, find_precision, origin_of
+from mimdsim.validation.gpus.products import LARGEST_EXTENT, TOLERANCE, device_of, find_precision, origin_of
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
 
 COLUMNS = {"gpu", "strategy", "precision", "widths", "recurrent", "batch", "timesteps", "spikes", "listed", "ms", "mJ"}
-TOLERANCE = 0.3
 MOST_LAYERS = 64
 RECURRENT = {"none": "none", "hidden layers": "all_to_all"}
 
@@ -66,17 +65,8 @@ def training_step_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
         figures.append(("mJ", f"{name}, energy", f"energy{of_planes}", "energy of a GPU", ends))
     published = {unit: row.number(unit, above=0) for unit, *_ in figures}
     for unit, name, kind, of, ends in figures:
-        yield {
-            **within_bounds(*ends),
-            "name": name,
-            "unit": unit,
-            "published": published[unit],
-            "tolerance": TOLERANCE,
-            "kind": kind,
-            "note": remark,
-            "figures": of,
-            "origin": origin_of(row.get("source", "")),
-        }
+        about = {"note": remark, "figures": of, "origin": origin_of(row.get("source", ""))}
+        yield row.figure(name, unit, published[unit], TOLERANCE, kind, **about) | within_bounds(*ends)
 
 
 def _recorded(row: Cells, batch: int, timesteps: int, spikes: list[float]) -> tuple[RecordedActivity, float]:

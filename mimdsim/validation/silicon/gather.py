@@ -15,7 +15,6 @@ and of the update's reduction all but its exchange and additions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from mimdsim.costs.library.elementwise import binary_1d_cycles, broadcast_scalar
 from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, each_row, whole_numbers
+from mimdsim.validation.sparse.codelets import fewest_parts
 
 ITEM_BYTES = INDEX_BYTES = 4
 LEAST_INDICES = 32  # minIndicesPerTile
@@ -35,22 +35,15 @@ TEMPORARY_SHARE = 0.6  # availableMemoryProportion
 MOST_ROWS = 1 << 26
 
 
-@dataclass(frozen=True, kw_only=True)
 class GatherPlan:
-    """Splits, and per tile: look-ups of either stage, rows of the table, floats of a row."""
+    """Splits, and per tile: look-ups of either stage, rows of the table, floats of a row. staged: whether a second
+    stage selects among candidates."""
 
-    width_parts: int
-    table_parts: int
-    lookup_parts: int
-    lookups: int
-    second_lookups: int
-    table_rows: int
-    floats: int
-
-    @property
-    def staged(self) -> bool:
-        """Whether a second stage selects among candidates."""
-        return self.table_parts > 1
+    def __init__(self, parts: tuple[int, int, int], rows: int, grains: int, grain: int, lookups: int):
+        self.width_parts, self.table_parts, self.lookup_parts = parts
+        self.lookups, self.table_rows = -(-lookups // self.lookup_parts), -(-rows // self.table_parts)
+        self.second_lookups, self.floats = -(-self.lookups // self.table_parts), -(-grains // self.width_parts) * grain
+        self.staged = self.table_parts > 1
 
 
 def _ceil(a: np.ndarray | int, b: np.ndarray | float) -> np.ndarray:
@@ -65,77 +58,53 @@ def plan_gather(machine: MimdMachine, rows: int, width: int, lookups: int) -> Ga
     tiles = machine.chip.tiles
     grain = min(width, machine.tile.vector_bytes // ITEM_BYTES)
     grains = -(-width // grain)
+
+    def estimate(floats: int, table_parts: np.ndarray, lookup_parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(cycles, bytes of temporary memory on a tile) of gather and update as the planner estimates them."""
+        contexts, per_cycle = machine.tile.worker_contexts, machine.exchange.bytes_per_cycle
+        each: Any = _ceil(lookups, lookup_parts)
+        of_table = _ceil(rows, table_parts)
+        second, staged, parallel = _ceil(each, table_parts), table_parts > 1, lookup_parts > 1
+        base = of_table * floats * ITEM_BYTES
+        # Bytes of the table beyond an even share of it; charged even where the table already lies as planned.
+        uneven = np.maximum(base - _ceil(rows * grains * grain, tiles) * ITEM_BYTES, 0)
+        moved = np.maximum(base * parallel, uneven)
+
+        def looked_up(count: np.ndarray) -> np.ndarray:
+            worker: Any = _ceil(count, contexts)
+            hits = np.ceil(worker * (of_table / rows)).astype(np.int64)
+            more: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": machine.tile.vector_bytes}
+            return np.asarray(worker * 0 + multi_slice_cycles(floats, worker, in_range=hits, **more))
+
+        candidates = staged * each * floats * ITEM_BYTES
+        rearranged = staged * table_parts * second * floats * ITEM_BYTES
+        gather = _ceil(moved, per_cycle) + looked_up(each) + _ceil(rearranged, per_cycle) + staged * looked_up(second)
+        memory = np.maximum(moved + candidates + each * INDEX_BYTES, candidates + rearranged + second * INDEX_BYTES)
+        sums = of_table * floats
+        hits = np.ceil(each * (_ceil(of_table, contexts) / rows)).astype(np.int64)
+        scattered = scatter_add_cycles(floats, each, in_range=hits, scaled=True, worker_contexts=contexts)
+        reduced = parallel * (_ceil(sums * ITEM_BYTES, per_cycle) + _ceil(sums, lookup_parts) * lookup_parts // 2)
+        update = 2 * _ceil(uneven, per_cycle) + parallel * fill_cycles(sums, dtype="f32")
+        update = update + _ceil(candidates, per_cycle) + scattered + reduced
+        memory = np.maximum(memory, uneven + candidates + parallel * sums * ITEM_BYTES + each * INDEX_BYTES)
+        memory = np.maximum(memory, uneven + 2 * parallel * sums * ITEM_BYTES)
+        return (gather + update).astype(float), memory
+
     best: tuple[float, tuple[int, int, int]] | None = None
     for width_parts in {-(-grains // (-(-grains // parts))) for parts in range(1, min(grains, tiles) + 1)}:
         room = tiles // width_parts
-        table_parts = np.arange(1, min(room, -(-rows // 2)) + 1)
-        table_parts, lookup_parts = (axis.ravel() for axis in np.meshgrid(table_parts, np.arange(1, room + 1)))
+        numbers = fewest_parts(rows, min(room, -(-rows // 2))), fewest_parts(lookups, room)
+        table_parts, lookup_parts = (axis.ravel() for axis in np.meshgrid(*numbers))
         fits = table_parts * lookup_parts <= room
         table_parts, lookup_parts = table_parts[fits], lookup_parts[fits]
-        # A split that leaves as much on a tile as a smaller one is not considered.
-        useful = (_ceil(rows, _ceil(rows, table_parts)) == table_parts) & (
-            _ceil(lookups, _ceil(lookups, lookup_parts)) == lookup_parts
-        )
-        table_parts, lookup_parts = table_parts[useful], lookup_parts[useful]
-        floats = -(-grains // width_parts) * grain
-        cycles, temporary = _estimate(machine, rows, lookups, grains * grain, floats, table_parts, lookup_parts)
+        cycles, temporary = estimate(-(-grains // width_parts) * grain, table_parts, lookup_parts)
         cycles = np.where(temporary <= TEMPORARY_SHARE * machine.tile.sram_bytes, cycles, np.inf)
         at = int(np.argmin(cycles))
         if np.isfinite(cycles[at]) and (best is None or cycles[at] < best[0]):
             best = float(cycles[at]), (width_parts, int(table_parts[at]), int(lookup_parts[at]))
     if best is None:
         raise MappingError(f"gather of {lookups} rows from {rows} x {width}: needs a serial split; that is not planned")
-    width_parts, of_table, of_lookups = best[1]
-    each = -(-lookups // of_lookups)
-    return GatherPlan(
-        width_parts=width_parts,
-        table_parts=of_table,
-        lookup_parts=of_lookups,
-        lookups=each,
-        second_lookups=-(-each // of_table),
-        table_rows=-(-rows // of_table),
-        floats=-(-grains // width_parts) * grain,
-    )
-
-
-def _estimate(
-    machine: MimdMachine,
-    rows: int,
-    lookups: int,
-    width: int,
-    floats: int,
-    table_parts: np.ndarray,
-    lookup_parts: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(cycles, bytes of temporary memory on a tile) of gather and update as the planner estimates them."""
-    contexts, per_cycle = machine.tile.worker_contexts, machine.exchange.bytes_per_cycle
-    each: Any = _ceil(lookups, lookup_parts)
-    of_table = _ceil(rows, table_parts)
-    second, staged, parallel = _ceil(each, table_parts), table_parts > 1, lookup_parts > 1
-    base = of_table * floats * ITEM_BYTES
-    # Bytes of the table beyond an even share of it; charged even where the table already lies as planned.
-    uneven = np.maximum(base - _ceil(rows * width, machine.chip.tiles) * ITEM_BYTES, 0)
-    moved = np.maximum(base * parallel, uneven)
-
-    def looked_up(count: np.ndarray) -> np.ndarray:
-        worker: Any = _ceil(count, contexts)
-        hits = np.ceil(worker * (of_table / rows)).astype(np.int64)
-        more: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": machine.tile.vector_bytes}
-        return np.asarray(worker * 0 + multi_slice_cycles(floats, worker, in_range=hits, **more))
-
-    candidates = staged * each * floats * ITEM_BYTES
-    rearranged = staged * table_parts * second * floats * ITEM_BYTES
-    gather = _ceil(moved, per_cycle) + looked_up(each) + _ceil(rearranged, per_cycle) + staged * looked_up(second)
-    memory = np.maximum(moved + candidates + each * INDEX_BYTES, candidates + rearranged + second * INDEX_BYTES)
-    sums = of_table * floats
-    hits = np.ceil(each * (_ceil(of_table, contexts) / rows)).astype(np.int64)
-    scattered = scatter_add_cycles(floats, each, in_range=hits, scaled=True, worker_contexts=contexts)
-    reduced = parallel * (_ceil(sums * ITEM_BYTES, per_cycle) + _ceil(sums, lookup_parts) * lookup_parts // 2)
-    update = 2 * _ceil(uneven, per_cycle) + parallel * fill_cycles(sums, dtype="f32")
-    update = update + _ceil(candidates, per_cycle) + scattered + reduced
-    memory = np.maximum(memory, uneven + candidates + parallel * sums * ITEM_BYTES + each * INDEX_BYTES)
-    memory = np.maximum(memory, uneven + 2 * parallel * sums * ITEM_BYTES)
-    return (gather + update).astype(float), memory
+    return GatherPlan(best[1], rows, grains, grain, lookups)
 
 
 def gather_phases(machine: MimdMachine, plan: GatherPlan, lookups: int) -> dict[str, float]:
@@ -183,9 +152,8 @@ COLUMNS = {"id", "operation", "table_rows", "row_floats", "dtype", "lookups", "t
 MACHINE = "c600"
 GATHER, COPY = "popops::multiSlice", "copy"
 OFF = UNCERTAINTY["derived"]
-
-
-Shape = tuple[int, int, int, int, int]  # rows and floats of the table, look-ups, tiles, look-ups of a tile
+TOLERANCE = 0.25
+Shape = tuple[int, ...]  # rows and floats of the table, look-ups, tiles, look-ups of a tile
 
 
 def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
@@ -198,14 +166,17 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     def gather(row: Cells, _asked: Asked) -> Iterator[Fields]:
         published = row.number("time_ms", above=0)
         operation, _, more = (part.strip() for part in row["operation"].partition("+"))
-        yield _fields(row["id"], published, "gather and copy" if more else "gather")
+        yield row.figure(row["id"], "ms", published, TOLERANCE, "gather and copy" if more else "gather")
         if operation != GATHER or (more and not more.startswith(COPY)):
             given_one = shortened(row["operation"])
             raise MimdsimError(f"no program for '{given_one}'; known: {GATHER}, alone or with '+ {COPY}'")
         if row["dtype"] not in ("float32", "float"):
             raise MimdsimError(f"dtype '{shortened(row['dtype'])}': only float32 is planned")
-        shape = _shape(row, machine)
-        plan = plan_gather(machine, *shape[:3])
+        names = ("table_rows", "row_floats", "lookups", "tiles", "lookups_per_tile")
+        rows, width, lookups, tiles, each = shape = tuple(whole_numbers(row, *names))
+        if each < 1 or not 1 <= tiles <= machine.chip.tiles:
+            raise MimdsimError(f"{each} look-ups on each of {tiles} tiles: the chip has {machine.chip.tiles}")
+        plan = plan_gather(machine, rows, width, lookups)
         yield {
             **row.predicted(machine, published, partial(_milliseconds, plan, shape, bool(more)), OFF),
             "note": f"plan of our own search: width in {plan.width_parts}, table in {plan.table_parts}, look-ups "
@@ -222,10 +193,10 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
         for time, source in copied[shape]:
             if time <= without:
                 continue
-            fields = _fields("copy alone: with it less without", time - without, "copy") | {"source": source}
+            name, note = "copy alone: with it less without", "difference of two rounded times"
+            fields = Cells.figure(name, "ms", time - without, TOLERANCE, "copy", source=source, note=note, derived=True)
             cycles = copy_cycles(machine, plan_gather(machine, *shape[:3]), shape[1], shape[4])
-            milliseconds = 1e3 * cycles / machine.chip.clock_hz
-            yield {**fields, **around(milliseconds, OFF), "note": "difference of two rounded times", "derived": True}
+            yield fields | around(1e3 * cycles / machine.chip.clock_hz, OFF)
 
 
 def _milliseconds(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
@@ -245,18 +216,6 @@ def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -
     wire = each * width * ITEM_BYTES / fabric.bytes_per_cycle
     control = pieces * fabric.receive_fragment_cycles + pieces * fabric.send_fragment_cycles
     return machine.sync.internal_cycles + fabric.fixed_cycles + fabric.route_cycles + max(wire, control)
-
-
-def _fields(name: str, published: float, kind: str) -> Fields:
-    return {"name": name, "unit": "ms", "published": published, "tolerance": 0.25, "kind": kind}
-
-
-def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:
-    names = ("table_rows", "row_floats", "lookups", "tiles", "lookups_per_tile")
-    rows, width, lookups, tiles, each = whole_numbers(row, *names)
-    if each < 1 or not 1 <= tiles <= machine.chip.tiles:
-        raise MimdsimError(f"{each} look-ups on each of {tiles} tiles: the chip has {machine.chip.tiles}")
-    return rows, width, lookups, tiles, each
 
 
 GATHERS = ReferenceTable(

@@ -48,7 +48,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -79,6 +79,7 @@ COLUMNS = {
     "transaction_size_bytes", "latency_cycles",
 }  # fmt: skip
 MOST = 1 << 40
+TOLERANCE = 0.25
 
 
 def transfer_row(row: Cells, asked: Asked) -> Iterator[Fields]:
@@ -93,7 +94,7 @@ def transfer_row(row: Cells, asked: Asked) -> Iterator[Fields]:
         "" if mechanism == "UNICAST" else f", {mechanism.lower()}"
     )
     name = f"{said}, {transactions:,} x {size:,} bytes" + (f", {many} tiles" if many else "")
-    yield {"name": name, "unit": "cycles", "published": measured, "tolerance": 0.25, "kind": kind}
+    yield row.figure(name, "cycles", measured, TOLERANCE, kind)
     if repeated:
         raise MimdsimError("repeats the last value that was measured")
     if row["memory"] != "L1":
@@ -210,7 +211,7 @@ def memory_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     measured, direction, pairing = row.number("GB_per_s", above=0), row["direction"], row["pairing"]
     name = f"{tiles} tiles {direction}, {channels} channels, {pairing}, {row['virtual_channel']}, network {network}"
     kind = f"Wormhole, tiles and memory, pairs {'at random' if 'random' in pairing else 'with care'}"
-    yield {"name": name, "unit": "GB/s", "published": measured, "tolerance": 0.25, "kind": kind}
+    yield row.figure(name, "GB/s", measured, TOLERANCE, kind)
     if direction not in PORT_BYTES or not 1 <= channels <= len(PORTS) or network not in (0, 1):
         raise MimdsimError(f"direction read or write, 1 to {len(PORTS)} channels, noc 0 or 1")
     if not (1 <= tiles <= len(TILE_COLUMNS) * len(TILE_ROWS) and 1 <= size <= MOST):
@@ -272,7 +273,6 @@ RECEIVER_FIXED = (SENDER_WAITS - 4 + 1) + 57  # until its multiplexer opens; fro
 POINT_TO_POINT = 113 + 1 + 51 + 6  # list of the receiver of one word in the first row of tiles
 MOST_WORDS = 64 + 4096  # of one list
 INTERVALS = {"what", "machine", "parameters", "measured", "unit"}
-TOLERANCE = 0.25
 RECEIVER = "receiver 32"
 
 
@@ -293,14 +293,8 @@ def multicast_cycles(machine: MimdMachine, words: int, *, receiver: bool) -> tup
 def exchange_or_host_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     """Fields of a measured interval."""
     measured, host = row.number("measured", above=0), row["what"].startswith("stream copy")
-    yield {
-        "name": shortened(f"{row['what']}, {row['parameters']}", 160),
-        "unit": row["unit"],
-        "published": measured,
-        "tolerance": 0.0 if host else TOLERANCE,
-        "kind": "one copy from the host" if host else "one multicast",
-        "upper_bound": host,
-    }
+    name, kind = f"{row['what']}, {row['parameters']}", "one copy from the host" if host else "one multicast"
+    yield row.figure(shortened(name, 160), row["unit"], measured, 0.0 if host else TOLERANCE, kind, upper_bound=host)
     yield _predict_host(row, asked) if host else _predict_multicast(row, asked, measured)
 
 
@@ -310,15 +304,12 @@ def _predict_multicast(row: Cells, asked: Asked, measured: float) -> Fields:
         raise MimdsimError(f"'{shortened(row['what'])}': known are the sender and {RECEIVER} of a multicast")
     if row["unit"] != "cycles" or words > MOST_WORDS:
         raise MimdsimError(f"{words} words in {shortened(row['unit'])}: one list sends up to {MOST_WORDS:,}, in cycles")
-    machine = _machine(row["machine"], asked)
+    machine = asked.machine_of(row["machine"])
     parts = f"barrier of {machine.sync.internal_cycles}, {RECEIVER_FIXED if receiver else SENDER_WAITS} of its list"
     parts += ", what the sender is late, hand-over and launch of workers" if receiver else ", hand-over and launch"
-
-    def again(machine: MimdMachine) -> float:
-        return multicast_cycles(machine, words, receiver=receiver)[0]
-
-    bearing = row.bearing(machine.name, measured, again, formula="receiver" if receiver else "sender")
-    return within_bounds(*multicast_cycles(machine, words, receiver=receiver)) | {"note": parts, "bearing": bearing}
+    of, formula = partial(multicast_cycles, words=words, receiver=receiver), "receiver" if receiver else "sender"
+    bearing = row.bearing(machine.name, measured, lambda on: of(on)[0], formula=formula)
+    return within_bounds(*of(machine)) | {"note": parts, "bearing": bearing}
 
 
 def _predict_host(row: Cells, asked: Asked) -> Fields:
@@ -327,7 +318,7 @@ def _predict_host(row: Cells, asked: Asked) -> Fields:
         raise MimdsimError(f"unit '{shortened(row['unit'])}': copies from the host are predicted in cycles")
     names = re.sub(r"\(.*\)", "", row["machine"]).split(" or ")
     made = []
-    for machine in (_machine(name.strip(), asked) for name in names):
+    for machine in (asked.machine_of(name.strip()) for name in names):
         doubts = (uncertainty(kind_of(machine.host.sources[key])) for key in ("bytes_per_second", "request_seconds"))
         parts = copied / machine.host.bytes_per_second, machine.host.request_seconds
         off = sum(doubt * seconds for doubt, seconds in zip(doubts, parts, strict=True))
@@ -345,13 +336,6 @@ def _amount(row: Cells, unit: str) -> int:
     return int(number[:12])
 
 
-def _machine(name: str, asked: Asked) -> MimdMachine:
-    """The machine of a row, or that which is asked for under its name."""
-    if asked.machine is not None and asked.machine.name == name:
-        return asked.machine
-    return tiled_machine(name, "these rows are of tiled machines")
-
-
 EXCHANGE_AND_HOST = ReferenceTable(needed=INTERVALS, read_row=exchange_or_host_row)
 
 
@@ -367,23 +351,15 @@ RELOADED = 2
 AROUND_BUNDLES = 20
 
 
-@dataclass(frozen=True, kw_only=True)
 class Slots:
-    """Issue slots of one trip of the loop: as counted, the fewest and the most that the source allows."""
+    """Issue slots of one trip of the loop, in which the body is written `unroll` times: as counted, the fewest and the
+    most that the source allows."""
 
-    counted: float
-    least: float
-    most: float
-
-
-def slots_of_trip(unroll: int) -> Slots:
-    """Slots of one trip in which the body is written `unroll` times."""
-    each = ELEMENT + (OFFSET if unroll > 1 else 0)
-    return Slots(
-        counted=TRIP + CONVERTED + unroll * (each + DIVIDE),
-        least=max(TRIP, CONVERTED + unroll * (each + DIVIDE_LEAST)),
-        most=TRIP + RELOADED + CONVERTED + unroll * (each + DIVIDE_MOST),
-    )
+    def __init__(self, unroll: int):
+        each = ELEMENT + (OFFSET if unroll > 1 else 0)
+        self.counted = TRIP + CONVERTED + unroll * (each + DIVIDE)
+        self.least = max(TRIP, CONVERTED + unroll * (each + DIVIDE_LEAST))
+        self.most = TRIP + RELOADED + CONVERTED + unroll * (each + DIVIDE_MOST)
 
 
 def loop_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
@@ -396,32 +372,19 @@ def loop_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
         raise MimdsimError(f"unroll_factor {unroll} of {n} iterations; iterations are at most {MOST_ITERATIONS:,}")
     name = f"{row['id']}, {row['language']}"
     if workers > min(machine.tile.worker_contexts, issue):
-        yield {"name": name, "unit": "cycles", "published": cycles, "kind": "other"}
+        yield row.figure(name, "cycles", cycles, 0.0, "other")
         raise MimdsimError(f"{workers} workers a tile: a tile has {machine.tile.worker_contexts}")
     around = issue * AROUND_BUNDLES
     a_slot = issue * n / unroll
     whole = max(1, round((cycles - around) / a_slot))
-    slots = slots_of_trip(unroll)
-    yield {
-        "name": f"{name}: whole slots",
-        "unit": "cycles",
-        **within_bounds(whole * a_slot + around, whole * a_slot, whole * a_slot + 3 * around),
-        "published": cycles,
-        "tolerance": 0.01,
-        "note": f"the whole number of slots that is nearest: tests one bundle of a context in {issue} cycles, not the "
-        "number of slots",
-        "kind": "one bundle a turn",
-        "figures": "",
-    }
-    yield {
-        "name": f"{name}: counted slots",
-        "unit": "issue slots an iteration",
-        **within_bounds(slots.counted / unroll, slots.least / unroll, slots.most / unroll),
-        "published": cycles / (issue * n),
-        "tolerance": 0.25,
-        "note": "instruction count of our own; the assembly is not published",
-        "kind": "issue slots",
-    }
+    slots = Slots(unroll)
+    note = f"the whole number of slots that is nearest: tests one bundle of a context in {issue} cycles, not the "
+    note += "number of slots"
+    yield row.figure(f"{name}: whole slots", "cycles", cycles, 0.01, "one bundle a turn", note=note, figures="")
+    yield within_bounds(whole * a_slot + around, whole * a_slot, whole * a_slot + 3 * around)
+    note, unit = "instruction count of our own; the assembly is not published", "issue slots an iteration"
+    yield row.figure(f"{name}: counted slots", unit, cycles / (issue * n), TOLERANCE, "issue slots", note=note)
+    yield within_bounds(slots.counted / unroll, slots.least / unroll, slots.most / unroll)
 
 
 LOOPS = ReferenceTable(

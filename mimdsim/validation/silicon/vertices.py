@@ -24,7 +24,7 @@ code issue every instruction alone (`tile.compiled_dual_issue` of the machines).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,16 +168,19 @@ UNARY = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class Case:
-    """A row read: elements or rows N, number format, channels, and the contexts that share the work."""
+    """A row read: elements or rows N, number format, channels, and the contexts that share the work; found: what of its
+    text says which vertex it is."""
 
-    n: int
-    dtype: str
-    channels: tuple[int, int]
-    in_place: bool
-    contexts: int
-    found: re.Match[str]
+    def __init__(self, row: Mapping[str, str], found: re.Match[str]):
+        if row["dtype"] not in DTYPES:
+            raise MimdsimError(f"dtype '{shortened(row['dtype'])}' is none of {', '.join(DTYPES)}")
+        self.n, *channels = whole_numbers(row, "N", "in_channels", "out_channels", default=0)
+        if not 1 <= self.n <= MOST_ELEMENTS or not all(0 <= count <= MOST_ELEMENTS for count in channels):
+            raise MimdsimError(f"N = {self.n}, channels {channels}: a vertex has 1 to {MOST_ELEMENTS:,} elements")
+        self.dtype, self.channels, self.found = DTYPES[row["dtype"]], channels, found
+        self.in_place = bool(re.search(r"in[ -]?place", found.string, re.IGNORECASE))
+        self.contexts = tiled_machine(MACHINE, "").tile.worker_contexts
 
 
 @dataclass(frozen=True)
@@ -271,13 +274,8 @@ THE_LAUNCH_ITSELF = "the launch of every other row is derived from this figure: 
 def vertex_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of a measured vertex."""
     bound = row["certainty"] == "upper_bound"
-    yield {
-        "name": row["id"],
-        "unit": "cycles",
-        "published": row.number("cycles", above=0),
-        "kind": "upper bounds" if bound else "other",
-        "upper_bound": bound,
-    }
+    kind = "upper bounds" if bound else "other"
+    yield row.figure(row["id"], "cycles", row.number("cycles", above=0), 0.0, kind, upper_bound=bound)
     group, cycles = _counted_as(row, bound)
     timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
     off = UNCERTAINTY[group.kind] * cycles
@@ -303,20 +301,7 @@ def _counted_as(row: dict[str, str], bound: bool) -> tuple[Group, float]:
     found, group, cycles = first
     if group is TIMER and not bound:
         raise MimdsimError(THE_LAUNCH_ITSELF)
-    if row["dtype"] not in DTYPES:
-        raise MimdsimError(f"dtype '{shortened(row['dtype'])}' is none of {', '.join(DTYPES)}")
-    n, *channels = whole_numbers(row, "N", "in_channels", "out_channels", default=0)
-    if not 1 <= n <= MOST_ELEMENTS or not all(0 <= count <= MOST_ELEMENTS for count in channels):
-        raise MimdsimError(f"N = {n}, channels {channels}: a vertex has 1 to {MOST_ELEMENTS:,} elements")
-    case = Case(
-        n=n,
-        dtype=DTYPES[row["dtype"]],
-        channels=(channels[0], channels[1]),
-        in_place=bool(re.search(r"in[ -]?place", text, re.IGNORECASE)),
-        contexts=tiled_machine(MACHINE, "").tile.worker_contexts,
-        found=found,
-    )
-    return group, cycles(case)
+    return group, cycles(Case(row, found))
 
 
 TILE_VERTICES = ReferenceTable(

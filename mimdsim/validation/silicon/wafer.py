@@ -193,13 +193,8 @@ def wafer_row(row: Cells, asked: Asked) -> Iterator[Fields]:
 def _named(row: Cells, shape: str, kind: str, tolerance: float) -> Iterator[Fields]:
     """What is published, and why a program of another machine or format is none of those counted."""
     where = "simulator" if "simulator" in row["where_measured"] else "silicon inferred"
-    yield {
-        "name": f"{row['program']} on {row['machine']}, {shape}",
-        "unit": "cycles",
-        "published": row.number("cycles", above=0),
-        "tolerance": tolerance,
-        "kind": f"{kind}, {row['machine']}, {where}",
-    }
+    name, kind = f"{row['program']} on {row['machine']}, {shape}", f"{kind}, {row['machine']}, {where}"
+    yield row.figure(name, "cycles", row.number("cycles", above=0), tolerance, kind)
     if row["machine"] not in ADDITIONS:
         raise MimdsimError(f"machine '{shortened(row['machine'])}'; known: {', '.join(ADDITIONS)}")
     if row["dtype"] != "float32":

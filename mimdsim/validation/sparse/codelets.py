@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula, element_bytes
@@ -125,6 +126,12 @@ PLANNED_SHARE = 0.6  # of a tile's memory for temporaries: availableMemoryPropor
 def ceil_divide(dividend: int, divisor: int) -> int:
     """The quotient of two integers, rounded up."""
     return -(-dividend // divisor)
+
+
+def fewest_parts(whole: int, most: int) -> NDArray[np.int64]:
+    """The fewest parts for every size of the largest part, up to `most` parts."""
+    parts = np.arange(1, min(whole, most) + 1)
+    return np.sort(parts[np.unique(-(-whole // parts), return_index=True)[1]])
 
 
 @dataclass(frozen=True, kw_only=True)

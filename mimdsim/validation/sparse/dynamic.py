@@ -37,6 +37,7 @@ from mimdsim.validation.sparse.codelets import (
     SparseShape,
     Splits,
     ceil_divide,
+    fewest_parts,
     repeated_cycles,
 )
 
@@ -122,15 +123,12 @@ def propagate(shape: SparseShape, one: Splits) -> Propagation | None:
         home = i * y + j
         if settle((i, j), count, [divmod((home - d) % (x * y), y) for d in range(1, x * y)]):
             return None
-    displaced = int(over.sum())
-    if not arrivals:
-        return Propagation(busiest_blocks=busiest, steps=0, displaced_blocks=displaced, arrivals=())
-    farthest = max(arrivals)
+    farthest = max(arrivals, default=(0, 0))
     # Beyond the own rows: whole rounds over the columns for every distance of rows that is in use.
     rounds = len({rows_away for rows_away, _ in arrivals} | {0})
     steps = farthest[1] * z if farthest[0] == 0 else rounds * y * z - z
     return Propagation(
-        busiest_blocks=busiest, steps=steps, displaced_blocks=displaced, arrivals=tuple(arrivals.values())
+        busiest_blocks=busiest, steps=steps, displaced_blocks=int(over.sum()), arrivals=tuple(arrivals.values())
     )
 
 
@@ -225,15 +223,6 @@ INDEX_LIMIT = 65535
 Ints = NDArray[np.int64]
 
 
-def _parts(groups: int, tiles: int, exact: bool = False) -> Ints:
-    """Numbers of parts that differ in the size of their largest; `exact`: only those that divide `groups`."""
-    numbers = range(1, min(groups, tiles) + 1)
-    kept = {
-        p if exact else ceil_divide(groups, ceil_divide(groups, p)) for p in numbers if not exact or groups % p == 0
-    }
-    return np.array(sorted(kept), dtype=np.int64)
-
-
 def _partitions(shape: SparseShape, tiles: int, fabric: Fabric) -> Splits:
     """Every one into x parts of the rows, y of the columns, z of the batch that takes no more than `tiles`.
 
@@ -244,7 +233,8 @@ def _partitions(shape: SparseShape, tiles: int, fabric: Fabric) -> Splits:
     size, block, blocky = shape.element_bytes, shape.block, shape.block > 1
     grain = 1 if blocky else shape.grain
     batch_groups = ceil_divide(shape.batch, grain)
-    numbers = _parts(shape.block_rows, tiles), _parts(shape.block_columns, tiles), _parts(batch_groups, tiles, True)
+    exact = np.array([parts for parts in range(1, min(batch_groups, tiles) + 1) if batch_groups % parts == 0], np.int64)
+    numbers = fewest_parts(shape.block_rows, tiles), fewest_parts(shape.block_columns, tiles), exact
     x, y, z = (grid.ravel() for grid in np.meshgrid(*numbers, indexing="ij"))
     kept = x * y * z <= tiles
     x, y, z = x[kept], y[kept], z[kept]

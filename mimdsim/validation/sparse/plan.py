@@ -76,10 +76,9 @@ def plan_sparse_product(
     what = (
         f"{kind} sparse product [{rows}, {columns}] x [{columns}, {batch}], block {block}, density {density:g}, {dtype}"
     )
-    if choice is None:
-        _refuse(what, shape, machine, f"no partition over {machine.chip.tiles} tiles has temporaries that fit a tile")
-    if choice.refused:
-        _refuse(what, shape, machine, choice.refused)
+    if choice is None or choice.refused:
+        none = f"no partition over {machine.chip.tiles} tiles has temporaries that fit a tile"
+        _refuse(what, shape, machine, choice.refused if choice else none)
     operands = ceil_divide(shape.operand_bytes, machine.chip.tiles)
     memory = choice.temporary_bytes + operands + machine.tile.code_bytes
     if memory > machine.tile.sram_bytes:
@@ -121,14 +120,9 @@ def sparse_product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     shape = row.whole("m"), row.whole("k"), row.whole("block"), row.number("density", above=0)
     batch = 0 if row["n"] == "best" else row.whole("n")
     framework = _through(row) == FRAMEWORK
-    yield {
-        "name": f"{row['kind']} {row['dtype']} {shape[0]}x{shape[1]} n={row['n']} block {shape[2]} "
-        f"density {shape[3]:g} {'over dense' if row['metric'] == RATIO else ''}".rstrip()
-        + (" through PyTorch" if framework else ""),
-        "unit": row["unit"],
-        "published": published,
-        "tolerance": tolerance,
-    }
+    name = f"{row['kind']} {row['dtype']} {shape[0]}x{shape[1]} n={row['n']} block {shape[2]} density {shape[3]:g}"
+    name += " over dense" * (row["metric"] == RATIO) + " through PyTorch" * framework
+    yield row.figure(name, row["unit"], published, tolerance)
     again = partial(_predict, row, shape, batch)
     formula = f"{row['kind']}, {row['dtype']}, block {shape[2]}: {row['metric']}"
     yield {

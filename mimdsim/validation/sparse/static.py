@@ -30,6 +30,7 @@ from mimdsim.validation.sparse.codelets import (
     SparseShape,
     Splits,
     ceil_divide,
+    fewest_parts,
     planned_reduction_cycles,
     static_block_cycles,
     static_element_cycles,
@@ -75,14 +76,21 @@ def place_reductions(
     result_cycles = math.ceil(held * size / fabric.bytes_per_cycle)
     if several < 1e-9:
         return Reduction(partials_cycles=0, compute_cycles=0, moving_cycles=result_cycles, code_bytes=0)
-    rows = _Rows(several=several, single=single, depth=max(2.0, (pairs_per_row - single) / several), held=held)
-    if _cheaper_at_result(machine, rows, outputs, size, vector):
-        compute, received, fragments = _at_result(shape, contexts, rows, outputs)
-        moved = 0
-    else:
-        calls = several * shape.block_rows * pieces
-        compute, received, fragments = _spread_out(shape, machine, rows, outputs, calls)
-        moved = result_cycles
+    depth = max(2.0, (pairs_per_row - single) / several)
+    here, widest = min(outputs, held), 2 * vector
+    # vertices, bytes received and fragments are those of the fullest tile
+    if _cheaper_at_result(machine, outputs, here, depth, size, vector):  # each result where it lies
+        moved, each, turns = 0, ceil_divide(ceil_divide(here, contexts), widest) * widest, max(1.0, held / here)
+        vertices, wide = math.ceil(several * ceil_divide(here, each) * turns), min(each, here)
+        received, fragments = held * (several * depth + single) * size, several * depth * turns
+    else:  # in pieces of four vectors, each from a first tile of its own
+        moved, piece, wide = result_cycles, max(4 * vector, ceil_divide(outputs, tiles)), widest
+        calls = several * shape.block_rows * pieces * ceil_divide(outputs, piece) / tiles
+        # Expected maximum over the tiles of independent choices of the first tile.
+        most = max(1.0, calls + math.sqrt(2 * calls * math.log(max(2, tiles))))
+        vertices = math.ceil(most * ceil_divide(piece, widest))
+        received, fragments = most * piece * depth * size, most * depth
+    compute = contexts * ceil_divide(vertices, contexts) * _vertex_cycles(shape, wide, depth)
     wire = max(received / fabric.bytes_per_cycle, fragments * fabric.receive_fragment_cycles)
     return Reduction(
         partials_cycles=math.ceil(wire),
@@ -92,20 +100,9 @@ def place_reductions(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """Shares of the rows that get several partial sums, `depth` in the mean, and a single one; results of a tile."""
-
-    several: float
-    single: float
-    depth: float
-    held: int
-
-
-def _cheaper_at_result(machine: MimdMachine, rows: _Rows, outputs: int, size: int, vector: int) -> bool:
+def _cheaper_at_result(machine: MimdMachine, outputs: int, here: int, depth: float, size: int, vector: int) -> bool:
     """popops' estimate: where the result lies, or in grains over all tiles and then moved there."""
-    rate, sync, depth = machine.exchange.bytes_per_cycle, machine.sync.internal_cycles, rows.depth
-    here = min(outputs, rows.held)
+    rate, sync = machine.exchange.bytes_per_cycle, machine.sync.internal_cycles
     at_result = here * size / rate + depth * ceil_divide(here, vector) + sync
     grains = ceil_divide(ceil_divide(outputs, PLANNED_GRAIN), machine.chip.tiles)
     spread_out = (
@@ -124,31 +121,6 @@ def _vertex_cycles(shape: SparseShape, count: int, depth: float) -> float:
         for d in (math.floor(depth), math.ceil(depth))
     )
     return low + (depth - math.floor(depth)) * (high - low)
-
-
-def _at_result(shape: SparseShape, contexts: int, rows: _Rows, outputs: int) -> tuple[float, float, float]:
-    """(cycles, bytes received, fragments) of the fullest tile, each result where it lies."""
-    widest, here, depth = 2 * shape.grain, min(outputs, rows.held), rows.depth
-    each = ceil_divide(ceil_divide(here, contexts), widest) * widest
-    turns = max(1.0, rows.held / here)
-    vertices = math.ceil(rows.several * ceil_divide(here, each) * turns)
-    compute = contexts * ceil_divide(vertices, contexts) * _vertex_cycles(shape, min(each, here), depth)
-    received = rows.held * (rows.several * depth + rows.single) * shape.element_bytes
-    return compute, received, rows.several * depth * turns
-
-
-def _spread_out(
-    shape: SparseShape, machine: MimdMachine, rows: _Rows, outputs: int, reductions: float
-) -> tuple[float, float, float]:
-    """The same of `reductions` in pieces of four vectors, each from a first tile of its own."""
-    tiles, contexts, widest = machine.chip.tiles, machine.tile.worker_contexts, 2 * shape.grain
-    piece = max(4 * shape.grain, ceil_divide(outputs, tiles))
-    calls = reductions * ceil_divide(outputs, piece) / tiles
-    # Expected maximum over the tiles of independent choices of the first tile.
-    most = max(1.0, calls + math.sqrt(2 * calls * math.log(max(2, tiles))))
-    vertices = math.ceil(most * ceil_divide(piece, widest))
-    compute = contexts * ceil_divide(vertices, contexts) * _vertex_cycles(shape, widest, rows.depth)
-    return compute, most * piece * rows.depth * shape.element_bytes, most * rows.depth
 
 
 MOST_PIECES = 32  # limits of the partitioner's search (maxNSplit, maxKSplit)
@@ -170,8 +142,7 @@ def _candidates(shape: SparseShape, tiles: int, pair: int) -> tuple[Any, Any]:
     bands = np.arange(
         1, min(MOST_BANDS, max(1, ceil_divide(shape.block_columns, 1 if shape.block == 1 else shape.grain))) + 1
     )
-    pieces = np.unique([ceil_divide(grains, ceil_divide(grains, p)) for p in range(1, min(MOST_PIECES, grains) + 1)])
-    many, each = (grid.ravel() for grid in np.meshgrid(bands, pieces, indexing="ij"))
+    many, each = (grid.ravel() for grid in np.meshgrid(bands, fewest_parts(grains, MOST_PIECES), indexing="ij"))
     fits = many * each <= max(1, tiles // pair)
     return many[fits], each[fits]
 

@@ -22,23 +22,22 @@ was taken from what its chips add.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.base.units import UNCERTAINTY
-from mimdsim.compiler import measure_memory, plan_exchanges
+from mimdsim.compiler import plan_exchanges
 from mimdsim.machine import MimdMachine, changed_machine, tiled_machine
-from mimdsim.pipeline import memory_profile
+from mimdsim.pipeline import time_by_hand
 from mimdsim.program import (
     Codelet,
     Field,
     Length,
     Program,
     ProgramBuilder,
-    RecordedActivity,
     Size,
     Superstep,
     Term,
@@ -47,7 +46,7 @@ from mimdsim.program import (
     VertexTable,
     WorkerBundles,
 )
-from mimdsim.timing import time_program
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
@@ -56,7 +55,6 @@ from mimdsim.validation.stencil.boxes import (
     Boxes,
     Placed,
     column_copies,
-    placed,
     row_copies,
     tile_blocks,
     worker_blocks,
@@ -73,19 +71,8 @@ PROLOGUE_BUNDLES = STATE_LOADS + CHECKS + CORNERS * CORNER_BUNDLES + LOOP_NESTS 
 IN_ROWS, IN_COLUMNS, OUT_ROWS = "image in rows", "edges in columns", "blurred in rows"  # what is copied lies here
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """A codelet of the published program: its element type and how many vectors make a pixel of four channels."""
-
-    dtype: str
-    vectors_per_pixel: int
-
-
-VARIANTS = {
-    "half4": Variant(dtype="float16", vectors_per_pixel=1),
-    "float2": Variant(dtype="float32", vectors_per_pixel=2),
-    "float": Variant(dtype="float32", vectors_per_pixel=4),
-}
+# codelets of the published program: element type, and how many vectors make a pixel of four channels
+VARIANTS = {"half4": ("float16", 1), "float2": ("float32", 2), "float": ("float32", 4)}
 _BEFORE, _OWN, _AFTER = "before{0}:low{0}", "low{0}:high{0}", "high{0}:after{0}"
 _HALO = {
     "north": (_BEFORE, _OWN),
@@ -129,7 +116,7 @@ def blur(
 
 def blur_codelet(variant: str) -> Codelet:
     """The blur as compiled C++, every instruction a bundle of its own."""
-    vectors = VARIANTS[variant].vectors_per_pixel
+    _, vectors = VARIANTS[variant]
     arithmetic = MULTIPLIES + ADDS
     pixel = vectors * (LOADS + arithmetic + STORES) + POINTERS + BRANCHES
     return Codelet(
@@ -178,15 +165,15 @@ def make_program(
         raise MappingError(f"{steps} blurs of {rows} x {columns} pixels: each must be at least 1")
     blocks = tile_blocks(rows, columns, chips, machine.chip.tiles)
     blocks = Boxes(bounds=blocks.bounds + 1, tiles=blocks.tiles)  # in the framed image
-    slices = placed(worker_blocks(blocks, machine.tile.worker_contexts), blocks)
+    slices = Placed(worker_blocks(blocks, machine.tile.worker_contexts), blocks)
     shape = (rows + 2, columns + 2, CHANNELS)
-    mapping = _in_blocks(blocks, shape)
+    mapping, dtype = _in_blocks(blocks, shape), VARIANTS[variant][0]
     buffers = {
-        name: Variable(name=name, shape=shape, dtype=VARIANTS[variant].dtype, mapping=mapping, category="neuron states")
+        name: Variable(name=name, shape=shape, dtype=dtype, mapping=mapping, category="neuron states")
         for name in ("image", "blurred", IN_ROWS, IN_COLUMNS, OUT_ROWS)
     }
     # no vertex writes its frame, which must be zeros
-    zeros = np.broadcast_to(np.zeros(1, VARIANTS[variant].dtype), shape)
+    zeros = np.broadcast_to(np.zeros(1, dtype), shape)
     buffers["blurred"] = replace(buffers["blurred"], values=zeros)
     codelet = blur_codelet(variant)
     item_bytes = buffers["image"].item_bytes
@@ -243,23 +230,13 @@ def stencil_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     chip = asked.machine_or(MACHINE)
     chips, published, tolerance = row.whole("chips"), row.number("cycles"), row.number("tolerance")
     phase = row["phase"]
-    yield {
-        "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {phase}",
-        "unit": "cycles a step",
-        "published": published,
-        "tolerance": tolerance,
-        "kind": phase,
-        "origin": ORIGIN,
-    }
+    name = f"blur 2200x1122 {row['type']}, {chips} chip(s): {phase}"
+    yield row.figure(name, "cycles a step", published, tolerance, phase, origin=ORIGIN)
     if published == 0:
         raise MimdsimError("0 was published; this run does not have that phase: no ratio")
     if phase not in PHASES:
         raise MimdsimError(f"phase '{phase}' is none of {', '.join(PHASES)}")
-
-    def again(machine: MimdMachine) -> float:
-        return _phases(machine, chip, row["type"], chips)[phase]
-
-    yield row.predicted(chip, published, again, WIDTH[phase])
+    yield row.predicted(chip, published, lambda on: _phases(on, chip, row["type"], chips)[phase], WIDTH[phase])
     if phase in ("copies", "sum"):  # from phases that have rows of their own
         yield {"bearing": None, "derived": True}
 
@@ -273,15 +250,9 @@ def scaling_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     chip = asked.machine_or(MACHINE)
     chips, rows, columns = (row.whole(name) for name in ("chips", "rows", "columns"))
     measured = row.number("us_per_iteration", above=0)
-    yield {
-        "name": f"blur {columns}x{rows} {row['type']}, {chips} chip(s)",
-        "unit": "us an iteration",
-        "published": measured,
-        "tolerance": SCALING_TOLERANCE,
-        "kind": "one chip" if chips == 1 else "several chips",
-        "figures": "solver step" if chips == 1 else "several chips",
-        "origin": ORIGIN,
-    }
+    name = f"blur {columns}x{rows} {row['type']}, {chips} chip(s)"
+    kind, figures = ("one chip", "solver step") if chips == 1 else ("several chips", "several chips")
+    yield row.figure(name, "us an iteration", measured, SCALING_TOLERANCE, kind, figures=figures, origin=ORIGIN)
 
     def again(machine: MimdMachine) -> float:
         cycles = _phases(machine, chip, row["type"], chips, rows, columns)["sum"]
@@ -315,10 +286,8 @@ def _phases(
 
 def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
     """Cycles of one step of `program` by phase, from PHASES; steps of a longer program are averaged."""
-    nothing = RecordedActivity(ids={}, counts={}, dropped={})
-    memory = memory_profile(program, measure_memory(program, machine), machine)
-    spans = time_program(program, machine, nothing, memory).spans
-    loads = program_loads(program, nothing, TileIssue.of(machine))
+    spans = time_by_hand(program, machine).spans
+    loads = program_loads(program, NO_SPIKES, TileIssue.of(machine))
     stages = [superstep.stage for superstep, _, _ in program.supersteps()]
     if "blur" not in stages:
         raise MappingError("phases of a stencil: the program has no superstep of the stage 'blur'; see make_program")

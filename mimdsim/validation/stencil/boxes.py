@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,39 +173,44 @@ class CutGrid:
 
 def computed(shape: tuple[int, ...], pad: int, splits: tuple[int, ...], chips: int, tiles_per_chip: int) -> CutGrid:
     """What every tile computes: all cells but a border of `pad`."""
-    inner = [extent - 2 * pad for extent in shape]
-    edges = [pad + cut(extent, parts) for extent, parts in zip(inner[:-1], splits[:-1], strict=True)]
-    last = [
-        pad + start + cut(stop - start, splits[-1])[:-1] for start, stop in itertools.pairwise(cut(inner[-1], chips))
-    ]
-    edges.append(np.concatenate([*last, [shape[-1] - pad]]))
-    return _checked(CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip), shape, splits)
+
+    def part(start: int, stop: int, parts: int) -> np.ndarray:
+        return start + cut(stop - start, parts)
+
+    return _cut_grid(shape, pad, pad + cut(shape[-1] - 2 * pad, chips), splits, tiles_per_chip, part)
 
 
 def held(shape: tuple[int, ...], splits: tuple[int, ...], chips: int, tiles_per_chip: int) -> CutGrid:
     """What every tile holds: all cells, the outermost one with their block, whatever the reach of the stencil."""
-    edges = [_owned(0, extent, parts) for extent, parts in zip(shape[:-1], splits[:-1], strict=True)]
-    strips = cut(shape[-1] - 2, chips) + 1
-    strips[0], strips[-1] = 0, shape[-1]
-    last = [_owned(int(start), int(stop), splits[-1])[:-1] for start, stop in itertools.pairwise(strips)]
-    edges.append(np.concatenate([*last, [shape[-1]]]))
-    return _checked(CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip), shape, splits)
+
+    def part(start: int, stop: int, parts: int) -> np.ndarray:
+        edges = start + 1 + cut(stop - start - 2, parts)
+        edges[0], edges[-1] = start, stop
+        return edges
+
+    return _cut_grid(shape, 0, part(0, shape[-1], chips), splits, tiles_per_chip, part)
 
 
-def _owned(start: int, stop: int, parts: int) -> np.ndarray:
-    edges = start + 1 + cut(stop - start - 2, parts)
-    edges[0], edges[-1] = start, stop
-    return edges
-
-
-def _checked(blocks: CutGrid, shape: tuple[int, ...], splits: tuple[int, ...]) -> CutGrid:
-    if any((np.diff(edges) < 1).any() for edges in blocks.edges):
+def _cut_grid(
+    shape: tuple[int, ...],
+    border: int,
+    strips: np.ndarray,
+    splits: tuple[int, ...],
+    tiles_per_chip: int,
+    part: Callable[[int, int, int], np.ndarray],
+) -> CutGrid:
+    """Axes but for a border in so many parts; strips: edges of the chips' shares of the last axis."""
+    edges = [part(border, extent - border, parts) for extent, parts in zip(shape[:-1], splits[:-1], strict=True)]
+    last = [part(start, stop, splits[-1])[:-1] for start, stop in itertools.pairwise(strips.tolist())]
+    edges.append(np.concatenate([*last, strips[-1:]]))
+    chips = len(strips) - 1
+    if any((np.diff(each) < 1).any() for each in edges):
         into, size = ("x".join(map(str, each)) for each in (splits, shape))
         raise MappingError(
-            f"a grid of {size} cells cannot be cut into {into} blocks on each of {blocks.chips} chips: some would be "
+            f"a grid of {size} cells cannot be cut into {into} blocks on each of {chips} chips: some would be "
             "empty; give a larger grid or fewer chips"
         )
-    return blocks
+    return CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip)
 
 
 def least_surface(shape: tuple[int, ...], tiles: int, chips: int) -> tuple[int, ...]:
@@ -268,26 +273,19 @@ SOURCE = (
 PIXELS = (*box_of(2), ":")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Placed:
-    """Slices and where their operands are, bool[slices].
+    """Slices and where their operands are within the blocks of their tiles, bool[slices].
 
     in_rows: narrower than the block, so copied row by row; beside_west, beside_east: another slice of the same tile is
     there, so that edge is copied too.
     """
 
-    boxes: Boxes
-    in_rows: np.ndarray
-    beside_west: np.ndarray
-    beside_east: np.ndarray
-
-
-def placed(slices: Boxes, blocks: Boxes) -> Placed:
-    """The places of slices within the blocks of their tiles."""
-    of_block = blocks.take(np.searchsorted(blocks.tiles, slices.tiles)).bounds[:, 1]
-    several = slices.lengths[:, 0] > 1  # of a single row, slice and edges are one piece each
-    beside = (slices.bounds[:, 1] != of_block) & several[:, None]
-    return Placed(boxes=slices, in_rows=beside.any(axis=1), beside_west=beside[:, 0], beside_east=beside[:, 1])
+    def __init__(self, slices: Boxes, blocks: Boxes):
+        of_block = blocks.take(np.searchsorted(blocks.tiles, slices.tiles)).bounds[:, 1]
+        several = slices.lengths[:, 0] > 1  # of a single row, slice and edges are one piece each
+        beside = (slices.bounds[:, 1] != of_block) & several[:, None]
+        self.boxes, self.in_rows = slices, beside.any(axis=1)
+        self.beside_west, self.beside_east = beside.T
 
 
 def row_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:

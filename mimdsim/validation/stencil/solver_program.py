@@ -40,6 +40,7 @@ from mimdsim.program import (
 from mimdsim.validation.stencil.boxes import (
     CONTEXTS,
     Boxes,
+    CutGrid,
     box_of,
     computed,
     copies,
@@ -281,21 +282,72 @@ ITEM_BYTES = 4
 MOST_CELLS = 1 << 33
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Places:
-    """Boxes of a program: what every context computes, and what it copies of what its tile holds.
+class _Turn:
+    """Steps of one turn of a solver's loop. work, own: boxes that every context computes, and that it copies of what
+    its tile holds. moved: whether some cells are computed on another tile than the one that holds them. gathered:
+    variable of gathered rows -> the role of which it holds them; rows on their own tile without a halo need none."""
 
-    moved: whether some cells are computed on another tile than the one that holds them.
-    """
+    def __init__(self, solver: Solver, shape: tuple[int, ...], computing: CutGrid, holding: CutGrid):
+        self.solver, self.codelet, self.shape = solver, codelet_of(solver), shape
+        self.work, self.own = (grid.boxes().split(CONTEXTS[solver.axes]) for grid in (computing, holding))
+        edges = zip(computing.edges, holding.edges, strict=True)
+        self.moved = any((a[1:-1] != b[1:-1]).any() for a, b in edges)
+        self.gathered = {f"{role} in rows": role for role, pad in solver.reads.items() if pad or self.moved}
 
-    shape: tuple[int, ...]
-    work: Boxes
-    own: Boxes
-    moved: bool
+    def step(self, turning: tuple[str, ...], number: int) -> list[Superstep]:
+        """Steps from turning[-2] to turning[-1]; a role before that reads turning[-3]."""
+        solver = self.solver
+        varying = [role for role in solver.reads if role not in solver.constant]
+        fields = dict(zip(varying, turning[-2::-1], strict=False)) | {role: role for role in solver.constant}
+        operands = (
+            fields | {role: name for name, role in self.gathered.items()} | {name: name for name in solver.updated}
+        )
+        operands["new"] = WRITTEN if self.moved else turning[-1]
+        rows = copy_codelet(ITEM_BYTES, box_of(solver.axes), solver.axes - 1)
+        body = self._boundary(turning[-2], number) if solver.boundary else []
+        before = (copies(rows, self.own, fields[role], name) for name, role in self.gathered.items())
+        body.append(_superstep("pre copies", number, tuple(itertools.chain(*before))))
+        body.append(_superstep("compute", number, (self._vertices(operands),)))
+        if self.moved:
+            back = copies(rows, self.own.inside(solver.pad, self.shape), WRITTEN, turning[-1])
+            body.append(_superstep("post copies", number, back))
+        return body
 
-    @property
-    def row_axes(self) -> int:
-        return len(self.shape) - 1
+    def _vertices(self, operands: dict[str, str]) -> VertexTable:
+        lengths = self.work.lengths
+        rows, along = lengths[:, :-1].prod(axis=1), lengths[:, -1]
+        in_pairs = (
+            self.solver.pairs is not None
+        )  # both ends of a row one by one, or the first alone if that leaves pairs
+        ends = (2 - along % 2) * rows if in_pairs else 0 * rows
+        columns = {"rows": rows, "cells": rows * along, "ends": ends, "pairs": (rows * along - ends) // 2}
+        columns |= self.work.columns() | self.work.columns(REACHED, reach=self.solver.pad)
+        return VertexTable(codelet=self.codelet, tiles=self.work.tiles, operands=operands, columns=columns)
+
+    def _boundary(self, field: str, number: int) -> list[Superstep]:
+        """The four copies before a step: each edge of the grid without its corners becomes the line two further
+        inside."""
+        high, wide = self.shape
+        whole = self.own.inside(1, self.shape)
+        found = []
+        for stage, axis, target, source in (
+            ("north", 0, 0, 2),
+            ("south", 0, high - 1, high - 3),
+            ("west", 1, 0, 2),
+            ("east", 1, wide - 1, wide - 3),
+        ):
+            beside = 1 if target == 0 else self.shape[axis] - 2  # the first line inside lies on the tile of the edge
+            at = np.flatnonzero((whole.bounds[:, axis, 0] <= beside) & (beside < whole.bounds[:, axis, 1]))
+            columns: dict[str, np.ndarray] = {}
+            for part, line in (("target", target), ("source", source)):
+                lines = whole.bounds[at].copy()
+                lines[:, axis] = line, line + 1
+                columns |= Boxes(bounds=lines, tiles=whole.tiles[at]).columns((f"{part} low", f"{part} high"))
+            codelet = copy_codelet(ITEM_BYTES, box_of(2, ("target low", "target high")), row_axes=1 - axis)
+            operands = {"source": field, "target": field}
+            table = VertexTable(codelet=codelet, tiles=whole.tiles[at], operands=operands, columns=columns)
+            found.append(_superstep(f"{stage} edge", number, (table,)))
+        return found
 
 
 def solver_program(solver: Solver, grid: tuple[int, ...], machine: MimdMachine, chips: int = 1) -> Program:
@@ -318,17 +370,12 @@ def solver_program(solver: Solver, grid: tuple[int, ...], machine: MimdMachine, 
         splits = least_surface(grid, tiles, chips)
     computing = computed(shape, solver.pad, splits, strips, tiles)
     holding = held(shape, splits, strips, tiles)
-    moved = any((a[1:-1] != b[1:-1]).any() for a, b in zip(computing.edges, holding.edges, strict=True))
-    contexts = CONTEXTS[solver.axes]
-    places = Places(
-        shape=shape, work=computing.boxes().split(contexts), own=holding.boxes().split(contexts), moved=moved
-    )
+    turn = _Turn(solver, shape, computing, holding)
     turning = tuple(f"field {number}" for number in range(solver.turning))
     fields = (*turning, *solver.updated, *solver.constant)
-    mappings = dict.fromkeys((*fields, *_in_rows(solver, places)), holding.mapping())
-    if moved:
+    mappings = dict.fromkeys((*fields, *turn.gathered), holding.mapping())
+    if turn.moved:
         mappings[WRITTEN] = computing.filling(shape).mapping()
-    codelet = codelet_of(solver)
     made = ProgramBuilder(
         tiles=strips * tiles,
         chips=chips,
@@ -341,69 +388,11 @@ def solver_program(solver: Solver, grid: tuple[int, ...], machine: MimdMachine, 
     )
     with made.repeat(1):
         for number in range(solver.turning):
-            made.body.extend(_step(solver, codelet, places, turning[number:] + turning[:number], number))
+            made.body.extend(turn.step(turning[number:] + turning[:number], number))
     return plan_exchanges(made.program())
-
-
-def _in_rows(solver: Solver, places: Places) -> dict[str, str]:
-    """Variable of gathered rows -> the role of which it holds them; rows on their own tile without a halo need none."""
-    return {f"{role} in rows": role for role, pad in solver.reads.items() if pad or places.moved}
-
-
-def _step(solver: Solver, codelet: Codelet, places: Places, turning: tuple[str, ...], number: int) -> list[Superstep]:
-    """Steps from turning[-2] to turning[-1]; a role before that reads turning[-3]."""
-    varying = [role for role in solver.reads if role not in solver.constant]
-    fields = dict(zip(varying, turning[-2::-1], strict=False)) | {role: role for role in solver.constant}
-    gathered = _in_rows(solver, places)
-    operands = fields | {role: name for name, role in gathered.items()} | {name: name for name in solver.updated}
-    operands["new"] = WRITTEN if places.moved else turning[-1]
-    rows = copy_codelet(ITEM_BYTES, box_of(len(places.shape)), places.row_axes)
-    body = _boundary(turning[-2], places, number) if solver.boundary else []
-    before = (copies(rows, places.own, fields[role], name) for name, role in gathered.items())
-    body.append(_superstep("pre copies", number, tuple(itertools.chain(*before))))
-    body.append(_superstep("compute", number, (_vertices(solver, codelet, places, operands),)))
-    if places.moved:
-        back = copies(rows, places.own.inside(solver.pad, places.shape), WRITTEN, turning[-1])
-        body.append(_superstep("post copies", number, back))
-    return body
 
 
 def _superstep(stage: str, number: int, tables: tuple[VertexTable, ...]) -> Superstep:
     return Superstep(
         name=f"{stage}, step {number}", op="stencil", phase="forward", stage=stage, tables=tables, mergeable=False
     )
-
-
-def _vertices(solver: Solver, codelet: Codelet, places: Places, operands: dict[str, str]) -> VertexTable:
-    lengths = places.work.lengths
-    rows, along = lengths[:, :-1].prod(axis=1), lengths[:, -1]
-    in_pairs = solver.pairs is not None  # both ends of a row one by one, or the first alone if that leaves pairs
-    ends = (2 - along % 2) * rows if in_pairs else 0 * rows
-    columns = {"rows": rows, "cells": rows * along, "ends": ends, "pairs": (rows * along - ends) // 2}
-    columns |= places.work.columns() | places.work.columns(REACHED, reach=solver.pad)
-    return VertexTable(codelet=codelet, tiles=places.work.tiles, operands=operands, columns=columns)
-
-
-def _boundary(field: str, places: Places, number: int) -> list[Superstep]:
-    """The four copies before a step: each edge of the grid without its corners becomes the line two further inside."""
-    high, wide = places.shape
-    whole = places.own.inside(1, places.shape)
-    found = []
-    for stage, axis, target, source in (
-        ("north", 0, 0, 2),
-        ("south", 0, high - 1, high - 3),
-        ("west", 1, 0, 2),
-        ("east", 1, wide - 1, wide - 3),
-    ):
-        beside = 1 if target == 0 else places.shape[axis] - 2  # the first line inside lies on the tile of the edge
-        at = np.flatnonzero((whole.bounds[:, axis, 0] <= beside) & (beside < whole.bounds[:, axis, 1]))
-        columns: dict[str, np.ndarray] = {}
-        for part, line in (("target", target), ("source", source)):
-            lines = whole.bounds[at].copy()
-            lines[:, axis] = line, line + 1
-            columns |= Boxes(bounds=lines, tiles=whole.tiles[at]).columns((f"{part} low", f"{part} high"))
-        codelet = copy_codelet(ITEM_BYTES, box_of(2, ("target low", "target high")), row_axes=1 - axis)
-        operands = {"source": field, "target": field}
-        table = VertexTable(codelet=codelet, tiles=whole.tiles[at], operands=operands, columns=columns)
-        found.append(_superstep(f"{stage} edge", number, (table,)))
-    return found

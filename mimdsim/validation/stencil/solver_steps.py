@@ -16,7 +16,6 @@ import contextlib
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -30,20 +29,19 @@ from mimdsim.base.units import show_bytes
 from mimdsim.compiler import measure_memory
 from mimdsim.machine import MimdMachine, changed_machine, tiled_machine
 from mimdsim.pipeline import memory_profile
-from mimdsim.profile import MemoryProfile
 from mimdsim.program import (
     Codelet,
     Column,
     Field,
     Program,
     ProgramBuilder,
-    RecordedActivity,
     Superstep,
     Term,
     TileMapping,
     Variable,
     WorkerBundles,
 )
+from mimdsim.program.records import NO_SPIKES
 from mimdsim.timing.critical_path import critical_path, loop_spans
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.uncertainty import uncertain_parts
@@ -119,23 +117,28 @@ def triad_program(machine: MimdMachine, elements: int, *, assembly: bool) -> Pro
 
 MACHINE = "mk2"
 MOST_CHIPS = 64  # of the published programs
-NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
-@dataclass(frozen=True, kw_only=True)
 class Timed:
     """Of one step: cycles, with every instruction a bundle as tile.compiled_dual_issue has it; low: what can share a
     bundle does; high: constants and row pointers are loaded again every turn; both widened by what else is doubted.
     turns: of the inner loop of the context that takes longest, each of `slots` bundles; link_cycles: part of cycles.
     """
 
-    cycles: float
-    low: float
-    high: float
-    link_cycles: float
-    turns: int
-    slots: float
-    memory: MemoryProfile
+    def __init__(self, program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float):
+        """Not verified, as that takes memory for every cell: tests verify smaller grids."""
+        paired = machine.model_copy(update={"tile": machine.tile.model_copy(update={"compiled_dual_issue": 1.0})})
+        loads = program_loads(program, NO_SPIKES, TileIssue.of(machine))
+        path = critical_path(program, machine, loads)
+        loops = sum(span.sync_cycles for span in loop_spans(program, machine))
+        doubts = uncertain_parts(loads, path, loops, machine)
+        aside = combined(doubt.half_width_cycles for doubt in doubts if doubt.name != f"codelet {slowest.name}")
+        cycles, reloaded = _cycles(program, machine), program.with_codelet(slowest.name, slowest)
+        self.cycles, self.link_cycles = cycles / steps, sum(part.link for part in path) / steps
+        self.low = (cycles - combined((cycles - _cycles(program, paired), aside))) / steps
+        self.high = (cycles + combined((_cycles(reloaded, machine) - cycles, aside))) / steps
+        self.turns, self.slots = turns, slots
+        self.memory = memory_profile(program, measure_memory(program, machine), machine)
 
     def slots_of(self, cycles: float, issue_cycles: int = 6) -> float:
         """Bundles a turn with which a step would take `cycles`."""
@@ -155,7 +158,7 @@ def solver_times(
     loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
     table = next(table for step, _, _ in program.supersteps() for table in step.tables if "cells" in table.columns)
     turns, slots = int(table.columns[extent].max()), loop.term(extent).bundles
-    return _timed(program, machine, codelet_of(solver, reloaded=True), solver.turning, turns, slots)
+    return Timed(program, machine, codelet_of(solver, reloaded=True), solver.turning, turns, slots)
 
 
 @lru_cache(maxsize=8)
@@ -180,7 +183,7 @@ def triad_times(elements: int, assembly: bool, chip: MimdMachine | None = None) 
     """One pass of the triad over `elements` of every context of one chip; raises MappingError for none."""
     machine, codelet = _machine(1, chip), triad_codelet(assembly=assembly)
     program = triad_program(machine, elements, assembly=assembly)
-    return _timed(program, machine, codelet, 1, turns_of(elements, assembly), turn_bundles(assembly))
+    return Timed(program, machine, codelet, 1, turns_of(elements, assembly), turn_bundles(assembly))
 
 
 def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
@@ -189,29 +192,8 @@ def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
     return changed_machine(chip or tiled_machine(MACHINE, ""), {"links.chips": chips})
 
 
-def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float) -> Timed:
-    """Not verified, as that takes memory for every cell: tests verify smaller grids."""
-    paired = machine.model_copy(update={"tile": machine.tile.model_copy(update={"compiled_dual_issue": 1.0})})
-    loads = program_loads(program, NOTHING, TileIssue.of(machine))
-    path = critical_path(program, machine, loads)
-    loops = sum(span.sync_cycles for span in loop_spans(program, machine))
-    doubts = uncertain_parts(loads, path, loops, machine)
-    aside = combined(doubt.half_width_cycles for doubt in doubts if doubt.name != f"codelet {slowest.name}")
-    reloaded = program.with_codelet(slowest.name, slowest)
-    cycles = _cycles(program, machine)
-    return Timed(
-        cycles=cycles / steps,
-        low=(cycles - combined((cycles - _cycles(program, paired), aside))) / steps,
-        high=(cycles + combined((_cycles(reloaded, machine) - cycles, aside))) / steps,
-        link_cycles=sum(part.link for part in path) / steps,
-        turns=turns,
-        slots=slots,
-        memory=memory_profile(program, measure_memory(program, machine), machine),
-    )
-
-
 def _cycles(program: Program, machine: MimdMachine) -> int:
-    path = critical_path(program, machine, program_loads(program, NOTHING, TileIssue.of(machine)))
+    path = critical_path(program, machine, program_loads(program, NO_SPIKES, TileIssue.of(machine)))
     loops = sum(span.sync_cycles for span in loop_spans(program, machine))
     return loops + sum(part.compute + part.exchange + part.sync for part in path)
 
@@ -246,20 +228,46 @@ class NotDescribed(MimdsimError):
     """A row whose program is not described; the message says why."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Case:
-    """What a row measures; elements: of a context, for the triad, which has no grid. seconds: of an iteration."""
+    """What a row measures; grid: elements of a context for the triad, which has none. seconds: of an iteration.
 
-    problem: str
-    order: int
-    vertex: str
-    grid: tuple[int, ...]
-    chips: int
-    seconds: float | None
-    iterations: float | None
-    author: str
-    sdk: str
-    fits: bool = True
+    Raises NotDescribed for other programs, MimdsimError for cells that cannot be read.
+    """
+
+    def __init__(self, row: Cells):
+        chips = row.number("chips", above=0)
+        iterations = row.number("iterations", above=0) if row["iterations"] else None
+        if row.get("processor", "IPU") != "IPU":
+            raise NotDescribed(
+                f"processor '{shortened(row['processor'], 40)}': only programs on Mk2 chips are described"
+            )
+        if row["dtype"] != "float32":
+            raise NotDescribed(f"dtype '{shortened(row['dtype'], 40)}': the published codelets are of float32")
+        if chips != int(chips) or row["tiles"] not in ("", str(TILES * int(chips))):
+            raise NotDescribed(
+                f"{shortened(row['tiles'], 40)} tiles on {shortened(row['chips'], 40)} chips: a Mk2 has {TILES}"
+            )
+        problem = ALSO.get(row["problem"], row["problem"])
+        order = row.number("space_order", above=0) if row.get("space_order") else 2.0
+        vertex = row.get("vertex") or VERTICES.get(problem, "")
+        (author, sdk), column = (FIRST, "mesh") if "mesh" in row else (SECOND, "grid")
+        if order != int(order) or order > MOST_ORDER:
+            text = shortened(row["space_order"], 40)
+            raise NotDescribed(f"space_order '{text}' is not a whole number up to {MOST_ORDER}")
+        if problem.startswith("stream_triad"):
+            problem, vertex = "stream_triad", "TriadVertexAssembly" if problem.endswith("asm") else "TriadVertex"
+        note = re.search(r"SDK (\d+\.\d+)", row.get("note", ""))
+        if note and note[1] != sdk:
+            author, sdk = FIRST if note[1] == FIRST[1] else (author, note[1])
+        grid = _grid(row[column], elements=problem == "stream_triad")
+        self.fits = row.get("fits", "yes") != "no"
+        if not self.fits:  # their sides leave out the cells around the grid
+            grid = tuple(extent + int(order) // 2 * 2 for extent in grid)
+        self.seconds = _seconds(row, math.prod(grid), iterations)
+        if iterations is None and self.seconds and row.get("time_s"):
+            iterations = row.number("time_s", above=0) / self.seconds
+        self.problem, self.order, self.vertex, self.grid, self.chips = problem, int(order), vertex, grid, int(chips)
+        self.iterations, self.author, self.sdk = iterations, author, sdk
 
     @property
     def program(self) -> tuple[str, int, str, tuple[int, ...], int]:
@@ -307,15 +315,14 @@ def solver_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
 
     def read(row: Cells, _asked: Asked) -> Iterator[Fields]:
         try:
-            case = _case(row)
+            case = Case(row)
         except NotDescribed as why:
             yield _refused(row, str(why))
             return
-        yield _named(row, case.name, f"{case.author}, SDK {case.sdk}") | {
-            "published": None if case.seconds is None else 1e6 * case.seconds,
-            "figures": "several chips" if case.chips > 1 else "solver step",
-            "origin": case.author,
-        }
+        published = None if case.seconds is None else 1e6 * case.seconds
+        figures = "several chips" if case.chips > 1 else "solver step"
+        kind = f"{case.author}, SDK {case.sdk}"
+        yield _named(row, case.name, published, kind, figures=figures, origin=case.author)
         yield _predict(row, case, measured.get(case.program, []), chip)
 
     yield from each_row(lines, asked, read, "solvers")
@@ -367,19 +374,19 @@ def _refused(row: Cells, why: str) -> Fields:
     where = shortened(row.get("processor") or "IPU", 40)
     problem, size, chips = (shortened(row.get(name) or "", 40) for name in ("problem", "mesh", "chips"))
     size = size or shortened(row.get("grid", ""), 40)
-    return _named(row, f"{problem} {size}, {chips} x {where}", where) | {"note": why}
+    return _named(row, f"{problem} {size}, {chips} x {where}", None, where, note=why)
 
 
-def _named(row: Cells, name: str, kind: str) -> Fields:
+def _named(row: Cells, name: str, published: float | None, kind: str, **more: str) -> Fields:
     source = f"{(FIRST if 'mesh' in row else SECOND)[0]}: {row['source_path']}"
-    return {"name": name, "unit": "us an iteration", "tolerance": TOLERANCE, "source": source, "kind": kind}
+    return row.figure(name, "us an iteration", published, TOLERANCE, kind, source=source, **more)
 
 
 def _cases(lines: Iterable[Cells]) -> Iterator[Case]:
     """Of the lines that can be read."""
     for row in lines:
         with contextlib.suppress(MimdsimError):
-            yield _case(row)
+            yield Case(row)
 
 
 @lru_cache(maxsize=1)
@@ -392,51 +399,6 @@ def carried_cases() -> tuple[Case, ...]:
             rows = parse_table(path, read_bounded_text(path, MOST_TABLE_BYTES)).rows
             cases += _cases(Cells(row, row.line) for row in rows)
     return tuple(cases)
-
-
-def _case(row: Cells) -> Case:
-    """What a row measures; raises NotDescribed for other programs, MimdsimError for cells that cannot be read."""
-    chips = row.number("chips", above=0)
-    iterations = row.number("iterations", above=0) if row["iterations"] else None
-    if row.get("processor", "IPU") != "IPU":
-        raise NotDescribed(f"processor '{shortened(row['processor'], 40)}': only programs on Mk2 chips are described")
-    if row["dtype"] != "float32":
-        raise NotDescribed(f"dtype '{shortened(row['dtype'], 40)}': the published codelets are of float32")
-    if chips != int(chips) or row["tiles"] not in ("", str(TILES * int(chips))):
-        raise NotDescribed(
-            f"{shortened(row['tiles'], 40)} tiles on {shortened(row['chips'], 40)} chips: a Mk2 has {TILES}"
-        )
-    problem = ALSO.get(row["problem"], row["problem"])
-    order = row.number("space_order", above=0) if row.get("space_order") else 2.0
-    vertex = row.get("vertex") or VERTICES.get(problem, "")
-    (author, sdk), column = (FIRST, "mesh") if "mesh" in row else (SECOND, "grid")
-    if order != int(order) or order > MOST_ORDER:
-        text = shortened(row["space_order"], 40)
-        raise NotDescribed(f"space_order '{text}' is not a whole number up to {MOST_ORDER}")
-    if problem.startswith("stream_triad"):
-        problem, vertex = "stream_triad", "TriadVertexAssembly" if problem.endswith("asm") else "TriadVertex"
-    note = re.search(r"SDK (\d+\.\d+)", row.get("note", ""))
-    if note and note[1] != sdk:
-        author, sdk = FIRST if note[1] == FIRST[1] else (author, note[1])
-    grid = _grid(row[column], elements=problem == "stream_triad")
-    fits = row.get("fits", "yes") != "no"
-    if not fits:  # their sides leave out the cells around the grid
-        grid = tuple(extent + int(order) // 2 * 2 for extent in grid)
-    seconds = _seconds(row, math.prod(grid), iterations)
-    if iterations is None and seconds and row.get("time_s"):
-        iterations = row.number("time_s", above=0) / seconds
-    return Case(
-        problem=problem,
-        order=int(order),
-        vertex=vertex,
-        grid=grid,
-        chips=int(chips),
-        seconds=seconds,
-        iterations=iterations,
-        author=author,
-        sdk=sdk,
-        fits=fits,
-    )
 
 
 def _grid(text: str, *, elements: bool) -> tuple[int, ...]:
