@@ -716,8 +716,14 @@ def matrices_as_parameters(module: torch.nn.Module) -> Iterator[bool]:
 
 @contextmanager
 def constants_as_fixed(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None) -> Iterator[list[str]]:
-    """While parameters that get no gradient, such as constants that neurons only compare, need none: which."""
-    learned = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    """While parameters of modules of the user's own that get no gradient, such as constants that neurons only compare,
+    need none: which."""
+    learned = {
+        f"{path}.{name}".lstrip("."): parameter
+        for path, each in module.named_modules()
+        for name, parameter in each.named_parameters(recurse=False)
+        if parameter.requires_grad and kind_of(each) is Kind.CONTAINER
+    }
     called = copy.deepcopy(module)
     reset_states(called)
     made = [each for step in steps_of(example, timesteps) for each in tensors_in(called(step))]

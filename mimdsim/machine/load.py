@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
 from mimdsim.base.schema import Section, build, changed_table, dotted_changes, given_keys, read_toml, whence
-from mimdsim.base.search_path import Named, beside, find_description, is_path, names_of, possible_path
+from mimdsim.base.search_path import Named, beside, find_description, is_path, names_of, own_folder, possible_path
 from mimdsim.base.units import UNITS, dimension, show_quantity
 from mimdsim.machine.calibrated import (
     CODELET,
@@ -66,8 +66,9 @@ PARTS = (  # section, part, whole
     ("chip", "grid_columns", "tiles"),  # a row of the grid has at most as many places as there are tiles
 )
 CUT = "all of"  # in the source of a part that was larger than its whole
-UNIT_MEANT = {"hz": "GHz", "bytes_per_second": "GB/s", "bytes": "KiB", "seconds": "us", "joules": "pJ"}
-UNIT_MEANT |= {"joules_per_byte": "pJ/B", "joules_per_flop": "pJ/FLOP"}
+UNIT_MEANT = {"hz": ("GHz", "MHz"), "bytes_per_second": ("GB/s",), "bytes": ("KiB",), "seconds": ("us",)}
+UNIT_MEANT |= {"joules": ("pJ",), "joules_per_byte": ("pJ/B",), "joules_per_flop": ("pJ/FLOP",)}
+MOST_HZ_MEANT = 1e11  # above it a smaller unit was meant
 
 
 def plausibility_problems(machine: Section, text: str, changed: Collection[str]) -> list[str]:
@@ -90,9 +91,11 @@ def plausibility_problems(machine: Section, text: str, changed: Collection[str])
 
 def _bounds_text(value: float, key: str, low: float, high: float) -> str:
     bounds = f"{show_quantity(low, key)} to {show_quantity(high, key)}" if low else f"at most {high:,.0f}"
-    unit = UNIT_MEANT.get(dimension(key) or "", "")
-    meant = unit and low <= value * UNITS[dimension(key) or ""][unit] <= high
-    hint = f'; did you mean "{value:g} {unit}"?' if meant else ""
+    of = dimension(key) or ""
+    high_meant = min(high, MOST_HZ_MEANT) if of == "hz" else high
+    meant = (unit for unit in UNIT_MEANT.get(of, ()) if low <= value * UNITS[of][unit] <= high_meant)
+    unit = next(meant, "")
+    hint = f'; did you mean "{value:g} {unit}"?' if unit else ""
     return f"{show_quantity(value, key)} is not plausible; expected {bounds}{hint}"
 
 
@@ -141,8 +144,12 @@ def description_files(name: Named) -> tuple[Path, ...]:
 
 
 def _beside(path: Path, named: str) -> str:
-    """A machine that the file at `path` names: a path beside it, or a name."""
-    return beside(path, named) if is_path(named) else named
+    """A machine that the file at `path` names: a path beside it, or a name, which in a file that comes with the package
+    is that of another such."""
+    if is_path(named):
+        return beside(path, named)
+    shipped = own_folder("models") / f"{named}.toml"
+    return str(shipped) if path.parent == shipped.parent and shipped.is_file() else named
 
 
 def tiled_machine(machine: Given, advice: str) -> MimdMachine:

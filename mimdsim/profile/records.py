@@ -434,6 +434,15 @@ class TiledProfile(Shown):
         return half_width_cycles(self.doubts) / self.cycles if self.cycles else 0.0
 
     @property
+    def device_ends(self) -> tuple[float, float]:
+        """The interval of its seconds without those that the host is waited for."""
+        device = self.seconds(self.cycles)
+        if self.residuals is not None:
+            return interval(device, self.propagated, self.residuals.factor)
+        off = self.seconds(sum(doubt.half_width_cycles for doubt in self.doubts))  # of versions that added plainly
+        return device - off, device + off
+
+    @property
     def unknown(self) -> str:
         """Why its times, and ratios to them, cannot be told; '' if they can."""
         return "costs are those of another instruction set" if self.costs_of_another else ""

@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Any
 
 from mimdsim.base.files import are_plain
-from mimdsim.base.residuals import interval
 from mimdsim.profile.records import Activity, GpuProfile, Inference, MemoryProfile, RunProfile, TiledProfile, Training
 
 MOST = 2**63 - 1  # integers become int64 columns when drawn; no float in a profile comes near
@@ -241,14 +240,10 @@ def _seconds(machine: TiledProfile | GpuProfile, where: str) -> Iterator[Problem
     elif machine.seconds_high < seconds * (1 - SLACK):
         yield f"{where}.seconds_high", machine.seconds_high, f"at least the seconds of its training step, {seconds!r}"
     elif isinstance(machine, TiledProfile) and machine.doubts:
-        device = seconds - exposed
-        if machine.residuals is not None:
-            ends = interval(device, machine.propagated, machine.residuals.factor)
-        else:  # of versions whose doubts added plainly
-            off = machine.seconds(sum(doubt.half_width_cycles for doubt in machine.doubts))
-            ends = device - off, device + off
-        for name, end in (("seconds_low", ends[0] + exposed), ("seconds_high", ends[1] + exposed)):
-            if not abs(getattr(machine, name) - end) <= SLACK * (seconds + ends[1]):
+        for name, end in zip(("seconds_low", "seconds_high"), machine.device_ends, strict=True):
+            longer = 2 * host if exposed else max(0.0, 2 * host - end)  # that the host may be waited for there
+            slack = SLACK * (seconds + end)
+            if not end - slack <= getattr(machine, name) <= end + longer + slack:
                 yield f"{where}.{name}", getattr(machine, name), f"what the half widths of its doubts make it, {end!r}"
     for index, part in enumerate(machine.energy.parts if machine.energy is not None else ()):
         path = f"{where}.energy.parts.{index}.half_width_joules"

@@ -125,11 +125,12 @@ def _left_out(ranking: Ranking) -> Iterator[str]:
     for at, rows in enumerate(ranking.designs):
         problems = ranking.problems(at)
         if problems == ["no result"] and all(row["fits"] is not None for row in rows):
-            problems = ["no tiles"]
+            problems = ["unknown" if all(row["fits"] for row in rows) else "no tiles"]
         reasons.update(problems)
     said = {
         "no result": "without result",
         "no tiles": "without enough tiles",
+        "unknown": "whose times are unknown",
         "does not fit": "beyond the memory of a tile",
         "metric unknown": "with an unknown metric",
     }

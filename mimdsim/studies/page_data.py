@@ -89,7 +89,7 @@ def doubts_table(ranking: Ranking) -> Table:
     if ranking.best is None:
         return table("doubts", "", headers, [])
     at = ranking.best * ranking.draws.width + np.arange(ranking.draws.width)
-    reach, whole = ranking.draws.reach[at], ranking.draws.seconds[at].sum()
+    reach, whole = ranking.draws.reach[at] * ranking.draws.seconds[at, None], ranking.draws.seconds[at].sum()
     seconds: dict[str, float] = {}
     for row in ranking.designs[ranking.best]:
         for name, part, _ in row["seconds_by_source"] or ():

@@ -12,6 +12,7 @@ from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.residuals import interval
 from mimdsim.base.schema import sourced_numbers
+from mimdsim.base.units import kind_of, uncertainty
 from mimdsim.costs.area_power import energy_profile, silicon_profile, tiled_energy
 from mimdsim.costs.chip_links import host_exposed_seconds
 from mimdsim.costs.fabric import fabric_of
@@ -73,7 +74,12 @@ def time_program(
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     off = half_width_cycles(doubts) / cycles if cycles else 0.0
     residuals = residuals_on(machine, "training step" if program.observables.gradients else "program on tiles", off)
-    low, high = interval(cycles / clock, off, residuals.factor)
+    ends = interval(cycles / clock, off, residuals.factor)
+    rate_off = uncertainty(kind_of(machine.host.sources["bytes_per_second"]))
+    low, high = (
+        end + host_exposed_seconds(stream * (1 + sign * rate_off), end, machine.host.prefetch_depth)
+        for end, sign in zip(ends, (-1, 1), strict=True)
+    )
     columns = _tile_columns(program, machine.chip.grid_columns, memory, loads)
     silicon = silicon_profile(machine)
     return TiledProfile(
@@ -89,8 +95,8 @@ def time_program(
         memory=memory,
         host_seconds=stream,
         host_exposed_seconds=exposed,
-        seconds_low=low + exposed,
-        seconds_high=high + exposed,
+        seconds_low=low,
+        seconds_high=high,
         doubts=doubts,
         residuals=residuals,
         costs_of_another=of_another,
