@@ -208,6 +208,9 @@ def _float(text: str) -> float:
 
 def whole_numbers(row: Mapping[str, str], *columns: str, default: int | None = None) -> list[int]:
     """The whole numbers of cells, `default` where one is empty or not there; raises MimdsimError that names them."""
+    missing = [column for column in columns if default is None and column not in row]
+    if missing:
+        raise MimdsimError(f"no column '{missing[0]}': add it, with a whole number in every row")
     try:
         return [int(row[column] if default is None else row.get(column) or default) for column in columns]
     except ValueError:
