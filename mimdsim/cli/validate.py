@@ -33,10 +33,12 @@ def validate_command(context: click.Context, /, **given: Any) -> None:
 def compare_with_tables(files: tuple[str, ...], data: Path | None, page: Path | None, as_json: bool) -> int:
     """Compare with these tables and print the rows; the exit code."""
     from mimdsim.base.files import folders_to_write
-    from mimdsim.validation.markdown_page import rows_as_json, table, write_page
+    from mimdsim.validation.markdown_page import figure_of, rows_as_json, table, write_page
     from mimdsim.validation.reference_table import NOT_COMPUTED
     from mimdsim.validation.tables import check_files, default_files, find_table
 
+    if page:
+        figure_of(page)  # refused before minutes of predicting
     with folders_to_write(*((page.parent,) if page else ())), Bars() as bars:
         tables = tuple(map(find_table, files))
         rows = check_files(tables or default_files(), data, bars.show)

@@ -18,6 +18,7 @@ from statistics import fmean, median
 from typing import Any
 
 from mimdsim.base import __version__
+from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import dump_json, write_atomically
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.search_path import files_of
@@ -277,11 +278,19 @@ VERDICTS = {None: "–", True: "within", False: "**OUT**"}
 
 def write_page(path: Path, rows: list[Row], *, with_data: bool, files: tuple[str, ...] = ()) -> None:
     """Write the page and, next to it, its figure; raises MimdsimError if they cannot be written."""
-    figure = path.with_suffix(".svg")
+    figure = figure_of(path)
     lines = page_lines(rows, load_notes(), with_data=with_data, files=files, figure=figure.name)
     content = "\n".join(lines) + "\n"
     write_atomically(figure, ratios_svg(rows))
     write_atomically(path, content)
+
+
+def figure_of(page: Path) -> Path:
+    """Where the figure of a page goes; raises MimdsimError for a page of the same name."""
+    figure = page.with_suffix(".svg")
+    if page.suffix.casefold() == figure.suffix:
+        raise DescriptionError("validate", [f"--page {page}: its figure is written there; name the page .md"])
+    return figure
 
 
 def page_lines(

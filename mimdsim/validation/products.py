@@ -135,7 +135,7 @@ def _superstep(name: str, *copies: Copy) -> Superstep:
 
 COLUMNS = {"operation", "machine", "m", "k", "n", "dtype", "variant", "metric", "value", "unit"}
 PREDICTED = ("matmul", "matvec")
-UNITS = {"tflops": "TFLOP/s"}  # of metrics; of all others cycles
+UNITS = {"tflops": "TFLOP/s", "microseconds": "us"}  # of metrics; of all others cycles
 Cycles = dict[str, tuple[float, float, float]]  # by metric, with its interval
 # The table's name of a device -> the machine whose clock its figures must come from: 60 TFLOP/s in fp32 would be 96 %
 # of what a GC200 can at 1.33 GHz, exchange included, so the chips were Bow (1.85 GHz).

@@ -54,6 +54,7 @@ def codelet_parts(doubts: Iterable[Doubt], of_a_cycle: float) -> tuple[tuple[str
 MACHINE, SPREAD = "machine", "spread"  # columns that may be added to any table
 SOURCE = ("source", "source_path", "vendor_source")  # the column of a table that says where its rows are from
 NOT_COMPUTED = "not computed"  # kind of a row that is refused
+LEAST, MOST = 1e-100, 1e100  # of figures that are not 0, either side of it
 MOST_WHOLE = 2.0**53  # from which on floats leave numbers out
 ABOUT = {"note", "notes", "certainty", "what", "how", "clock_GHz"}
 
@@ -163,14 +164,20 @@ Fields = dict[str, Any]  # of a Row, but its file
 class Cells(Line):
     """The cells of a row by column, read as numbers."""
 
+    @property
+    def place(self) -> str:
+        return f"line {self.line}"
+
     def number(self, column: str, *, above: float | None = None, default: float | None = None) -> float:
-        """A finite number, `default` where the cell is empty or not there; raises MimdsimError, naming the column."""
+        """A comparable number, `default` where the cell is empty or not there; raises MimdsimError with the column."""
         text = self.get(column, "")
         if not text and default is not None:
             return default
         number = _float(text)
-        if not math.isfinite(number) or (above is not None and number <= above):
+        if not comparable(number) or (above is not None and number <= above):
             what = "a number" if above is None else f"a number above {above:g}"
+            if math.isfinite(number) and not comparable(number):
+                what += f" from {LEAST:g} to {MOST:g}"
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not {what}")
         return number
 
@@ -206,8 +213,16 @@ def _float(text: str) -> float:
         return math.nan
 
 
+def comparable(number: float) -> bool:
+    """Whether ratios and times of a number are in the range of numbers, too."""
+    return number == 0 or LEAST <= abs(number) <= MOST
+
+
 def whole_numbers(row: Mapping[str, str], *columns: str, default: int | None = None) -> list[int]:
     """The whole numbers of cells, `default` where one is empty or not there; raises MimdsimError that names them."""
+    missing = [column for column in columns if default is None and column not in row]
+    if missing:
+        raise MimdsimError(f"no column '{missing[0]}': add it, with a whole number in every row")
     try:
         return [int(row[column] if default is None else row.get(column) or default) for column in columns]
     except ValueError:
@@ -288,7 +303,7 @@ class ReferenceTable:
             try:
                 on = self._machine_of(name, asked)
             except MimdsimError as problem:
-                found += [self._row(table.path, refused(cells, problem)) for cells in cells_of]
+                found += [self._row(table.path, refused(cells.place, problem)) for cells in cells_of]
             else:
                 found += self._predicted(table.path, cells_of, replace(asked, machine=on))
         return found
@@ -339,12 +354,14 @@ def each_row(lines: Sequence[Cells], asked: Asked, read_row: Reader, doing: str 
                 else:
                     figures[-1] |= fields
         except MimdsimError as problem:
-            figures = [*figures[:-1], figures[-1] | {"note": str(problem)}] if figures else [refused(cells, problem)]
+            figures = (
+                [*figures[:-1], figures[-1] | {"note": str(problem)}] if figures else [refused(cells.place, problem)]
+            )
         yield from figures
         if doing:
             asked.progress(doing, number, len(lines))
 
 
-def refused(cells: Cells, problem: MimdsimError) -> Fields:
-    """A row that is not computed: its line, and why."""
-    return {"name": f"line {cells.line}", "note": " ".join(str(problem).split()), "kind": NOT_COMPUTED}
+def refused(place: str, problem: MimdsimError) -> Fields:
+    """A row that is not computed: its place in the file, and why."""
+    return {"name": place, "note": " ".join(str(problem).split()), "kind": NOT_COMPUTED}

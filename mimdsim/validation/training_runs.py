@@ -11,6 +11,7 @@ by the threshold, so their mean is the better figure; in slopes between configur
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
 from mimdsim.base.residuals import interval
 from mimdsim.base.schema import build
 from mimdsim.compiler import Compiled, place
@@ -30,11 +31,13 @@ from mimdsim.profile import TiledProfile
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.claims import values_program
 from mimdsim.validation.reference_table import (
+    MOST,
     Asked,
     Cells,
     Fields,
     ReferenceTable,
     codelet_parts,
+    comparable,
     grouped,
     refused,
     within_bounds,
@@ -204,7 +207,7 @@ def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             total = row.number("ms_total", above=0)
             compiled = compile_workload(workload, machine, must_fit=False)
         except MimdsimError as problem:
-            yield _shared(data) | refused(row, problem)
+            yield _shared(data) | refused(row.place, problem)
             continue
         log = train_workload(workload, values_program(workload), open_data(workload))  # the same spikes, sooner
         timed = retime(compiled, machine, log.activity)
@@ -287,26 +290,54 @@ TRAINING_STEPS = ReferenceTable(
 
 
 def golden_rows(path: Path, cases: Any) -> Iterator[Fields]:
-    """Every entry of printed tile mappings against the placement rules; tolerance 0."""
-    if not isinstance(cases, list) or any(not isinstance(case, dict) or "dense" not in case for case in cases):
+    """Every entry of printed tile mappings against the placement rules, tolerance 0; of one that is refused, why."""
+    if not isinstance(cases, list) or not any(isinstance(case, dict) and "dense" in case for case in cases):
         raise DataFileError(path, "is not a list of mappings with the key 'dense' (references/README.md)")
-    for case in cases:
-        dense = [int(width) for width in case["dense"]]
-        predicted = golden_columns(dense)
-        for column, printed in case.items():
-            if column == "dense":
-                continue
-            if column not in predicted:
-                raise DataFileError(path, f"unknown key '{column}'; known: dense, {', '.join(predicted)}")
-            for index, value in enumerate(printed):
-                found = float(predicted[column][index]) if index < len(predicted[column]) else None
-                name, note = (
-                    f"{'-'.join(map(str, dense))} {column}[{index}]",
-                    "more entries than layers" * (found is None),
-                )
-                about = {"source": "printed by the authors' program (graphcore_snn, tile_mapping)", "note": note}
-                published = Cells.figure(name, column, float(value), 0.0, "tile mapping", **about)
-                yield published | {"predicted": found, "low": found, "high": found}
+    for number, case in enumerate(cases, start=1):
+        try:
+            yield from list(_golden_entry(case))
+        except MimdsimError as problem:
+            yield refused(f"entry {number}", problem)
+
+
+def _golden_entry(case: Any) -> Iterator[Fields]:
+    if not isinstance(case, dict) or "dense" not in case:
+        raise MimdsimError("is not a mapping with the key 'dense', the widths of a network, such as [784, 100, 10]")
+    dense = [int(width) for width in _golden_numbers(case, "dense", "whole width", 1)]
+    if len(dense) < 2:
+        raise MimdsimError(f"key 'dense': {len(dense)} widths; give two or more, such as [784, 100, 10]")
+    predicted = golden_columns(dense)
+    for column in case:
+        if column == "dense":
+            continue
+        if column not in predicted:
+            known = ", ".join(predicted)
+            raise MimdsimError(f"unknown key '{shortened(column)}'{suggest(column, predicted)}; known: dense, {known}")
+        for index, value in enumerate(_golden_numbers(case, column)):
+            found = float(predicted[column][index]) if index < len(predicted[column]) else None
+            name, note = f"{'-'.join(map(str, dense))} {column}[{index}]", "more entries than layers" * (found is None)
+            about = {"source": "printed by the authors' program (graphcore_snn, tile_mapping)", "note": note}
+            published = Cells.figure(name, column, value, 0.0, "tile mapping", **about)
+            yield published | {"predicted": found, "low": found, "high": found}
+
+
+def _golden_numbers(case: dict[str, Any], key: str, what: str = "number", least: float = -MOST) -> list[float]:
+    """The list of an entry's key; raises MimdsimError, naming the key and the place in the list, where it is none."""
+    given = case[key]
+    if not isinstance(given, list):
+        raise MimdsimError(f"key '{key}': {_written(given)} is not a list of {what}s, such as [784, 100, 10]")
+    for index, value in enumerate(given):
+        number = isinstance(value, int | float) and not isinstance(value, bool) and comparable(value) and value >= least
+        if not number or (least == 1 and value != int(value)):
+            raise MimdsimError(f"key '{key}', number {index + 1} of the list: {_written(value)} is not a {what}")
+    return [float(value) for value in given]
+
+
+def _written(value: Any) -> str:
+    """As JSON; of what may nest deeply, what it is."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    return shortened(json.dumps(value), 40)
 
 
 def golden_columns(dense: list[int]) -> dict[str, list[int]]:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from mimdsim.base.errors import MimdsimError
+from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.costs.library import casts, dense, elementwise, network, reductions, sparse
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula, check_float, larger, vector_elements
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
+from mimdsim.validation.reference_table import MOST_WHOLE, Asked, Cells, Fields, ReferenceTable, around
 
 OPERATIONS = ("ADD", "SUBTRACT", "AXPLUSBY", "AXMINUSBY")
 
@@ -139,9 +139,12 @@ class VendorParams(dict[str, str]):
                 raise MimdsimError(f"parameter '{name}' is missing; given: {', '.join(sorted(self)) or 'none'}")
             return default
         try:
-            return int(text)
+            found = int(text)
         except ValueError:
-            raise MimdsimError(f"parameter '{name}' must be an integer, not '{text}'") from None
+            raise MimdsimError(f"parameter '{name}' must be an integer, not '{shortened(text)}'") from None
+        if abs(found) >= MOST_WHOLE:
+            raise MimdsimError(f"parameter '{name}' must be below 2^53, not {shortened(text)}")
+        return found
 
     def flag(self, name: str) -> bool:
         """True if `name` is given and not 0."""

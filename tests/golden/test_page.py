@@ -134,6 +134,16 @@ def test_a_page_without_references_or_without_a_place_is_refused(tmp_path: Path)
         write_page(tmp_path, ROWS, with_data=False)
 
 
+@pytest.mark.parametrize("name", ["out.svg", "out.SVG"])
+def test_a_page_that_its_own_figure_would_replace_is_refused(tmp_path: Path, name: str) -> None:
+    page = tmp_path / name
+    output = mimdsim("validate", "tile_mapping_golden.json", "--page", str(page), code=2)
+    assert f"--page {page}: its figure is written there; name the page .md" in output
+    assert not page.exists()
+    with pytest.raises(DescriptionError, match="its figure is written there"):
+        write_page(page, ROWS, with_data=False)
+
+
 def test_errors_are_told_by_size_in_console_page_and_json() -> None:
     products = [
         make_row("small", 11.0, kind="A100 fp32", size=5e8),

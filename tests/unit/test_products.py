@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from padded_products import arranged, product_program, result_of
+from reference_rows import given
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, MimdsimError
 from mimdsim.codelets.products import partial_product_cycles
@@ -28,11 +29,13 @@ from mimdsim.program import Program, RecordedActivity, verify
 from mimdsim.timing import time_program
 from mimdsim.validation.dense_plan import plan_dense_product
 from mimdsim.validation.products import (
+    TILED_PRODUCTS,
     matrix_vector_program,
     predict_tiled_product,
     tiled_product,
     tutorial_segments,
 )
+from mimdsim.validation.reference_table import Asked
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -364,6 +367,15 @@ ROW = {
     **{"operation": "matmul", "machine": "bow", "m": "512", "k": "512", "n": "64", "dtype": "f16"},
     **{"variant": "poplibs", "metric": "tflops", "value": "1", "unit": "TFLOP/s"},
 }
+
+
+def test_a_table_may_have_microseconds() -> None:
+    figures = (("microseconds", "us"), ("cycles", "cycles"), ("microseconds", "ms"))
+    rows = given(*({**ROW, "metric": metric, "unit": unit} for metric, unit in figures))
+    microseconds, cycles, other = TILED_PRODUCTS.rows(rows, Asked())
+    assert cycles.predicted is not None
+    assert microseconds.predicted == pytest.approx(cycles.predicted / 1850)  # MHz
+    assert other.note == "microseconds is in us, not in 'ms'"
 
 
 def test_a_doubled_clock_halves_the_time() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,18 @@ from reference_rows import given
 from mimdsim.base.errors import MappingError
 from mimdsim.execution import Executor
 from mimdsim.machine import load_machine
+from mimdsim.pipeline import time_by_hand
 from mimdsim.program import extents_of, verify
 from mimdsim.validation.reference_table import Asked
 from mimdsim.validation.stencil.boxes import computed, held, least_surface, squarest
 from mimdsim.validation.stencil.solver_program import SOLVERS, WEIGHTS, codelet_of, solver_program
-from mimdsim.validation.stencil.solver_steps import SOLVER_STEPS, solver_times, triad_program, triad_times
+from mimdsim.validation.stencil.solver_steps import (
+    SOLVER_STEPS,
+    solver_times,
+    triad_codelet,
+    triad_program,
+    triad_times,
+)
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,6 +212,18 @@ def test_a_step_on_one_chip_is_the_sum_of_its_parts() -> None:
     assert found.slots_of(found.cycles) == 16
     assert found.slots_of(found.cycles + 6 * 29 * 124) == pytest.approx(17)
     assert found.memory.peak_bytes < found.memory.limit_bytes
+
+
+@pytest.mark.first(3)
+@pytest.mark.parametrize("changes", [{"issue_cycles": 4}, {"issue_cycles": 12}, {"worker_contexts": 8}])
+def test_slots_are_told_in_the_machines_own_cycles(changes: dict[str, int]) -> None:
+    """A bundle more in every turn is a slot more, also where contexts wait longer or share the issue with others."""
+    machine = load_machine("mk2", {f"tile.{name}": number for name, number in changes.items()})
+    found, codelet = triad_times(1000, False, machine), triad_codelet(assembly=False)
+    (turn,) = codelet.cost.terms
+    longer = replace(codelet, cost=replace(codelet.cost, terms=(replace(turn, bundles=turn.bundles + 1),)))
+    program = triad_program(machine, 1000, assembly=False).with_codelet(codelet.name, longer)
+    assert found.slots_of(sum(span.cycles for span in time_by_hand(program, machine).spans)) == found.slots + 1
 
 
 @pytest.mark.parametrize(

@@ -456,7 +456,7 @@ def _network_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     marks = [f" {mark}={row[name]}" for mark, name in (("B", "batch_B"), ("T", "steps_T")) if row.get(name)]
     what = f"{row['framework']} {row['metric']}"
     name = f"{row['gpu']} {what} N={row['neurons_or_layers']}{''.join(marks)}"
-    yield row.figure(name, "s", row.number("value_s"), 0.25, what, origin=row["source"].split()[0])
+    yield row.figure(name, "s", row.number("value_s"), 0.25, what, origin=next(iter(row["source"].split()), ""))
     found = predict_snn_row(row)
     low, high = found.spread
     yield within_bounds(found.seconds, low * found.seconds, high * found.seconds) | {"tolerance": found.tolerance}

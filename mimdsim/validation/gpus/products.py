@@ -18,7 +18,7 @@ from mimdsim.graph.convolution import Patches, Planes, Window
 from mimdsim.machine.gpu import GpuMachine, Precision
 from mimdsim.machine.load import load_machine, tiled_machine
 from mimdsim.validation.products import PRODUCT_SHAPE, tiled_product
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, whole_numbers
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, comparable, whole_numbers
 
 # (pattern of the label, description, what stays open); the first match wins
 RULES: tuple[tuple[str, str, str], ...] = (
@@ -155,9 +155,10 @@ def product_flops(row: Mapping[str, str]) -> float | None:
 def _overhead_us(text: str) -> float:
     """The number at the head of '~20 (event pair around eager op)'; 0 for an empty cell."""
     match = re.match(r"\s*~?\s*(\d+(?:\.\d+)?)", text)
-    if text.strip() and not match:
-        raise MimdsimError(f"host overhead '{text}' is not a number of microseconds")
-    return float(match[1]) if match else 0.0
+    overhead = float(match[1]) if match else 0.0
+    if (text.strip() and not match) or not comparable(overhead):
+        raise MimdsimError(f"host overhead '{shortened(text)}' is not a number of microseconds")
+    return overhead
 
 
 def _product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
@@ -198,10 +199,9 @@ LARGEST_SIDE = 4096  # of planes, in tables
 def convolution_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
     """Fields of the microseconds of one pass."""
     samples, channels, height, width, made, kernel, stride, padding = whole_numbers(row, *PLANES_SHAPE, default=0)
-    if max(samples, channels, made) > LARGEST_EXTENT or max(height, width) > LARGEST_SIDE:
-        raise MimdsimError(
-            f"over {LARGEST_EXTENT:,} samples or channels, or planes of over {LARGEST_SIDE:,} pixels a side"
-        )
+    if max(samples, channels, made) > LARGEST_EXTENT or max(height, width, kernel, stride, padding) > LARGEST_SIDE:
+        most = f"planes of over {LARGEST_SIDE:,} pixels a side, or as large a kernel, stride or padding"
+        raise MimdsimError(f"over {LARGEST_EXTENT:,} samples or channels, or {most}")
     if min(samples, channels, height, width, made) < 1:
         raise MimdsimError("samples, channels, height and width must be at least 1")
     what = next((each for each in get_args(Pass) if each == row["pass"]), None)

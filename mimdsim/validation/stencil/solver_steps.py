@@ -122,7 +122,8 @@ MOST_CHIPS = 64  # of the published programs
 class Timed:
     """Of one step: cycles, with every instruction a bundle as tile.compiled_dual_issue has it; low: what can share a
     bundle does; high: constants and row pointers are loaded again every turn; both widened by what else is doubted.
-    turns: of the inner loop of the context that takes longest, each of `slots` bundles; link_cycles: part of cycles.
+    turns: of the inner loop of the context that takes longest, each of `slots` bundles; slot_cycles: in which every
+    context issues one; link_cycles: part of cycles.
     """
 
     def __init__(self, program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float):
@@ -138,11 +139,12 @@ class Timed:
         self.low = (cycles - combined((cycles - _cycles(program, paired), aside))) / steps
         self.high = (cycles + combined((_cycles(reloaded, machine) - cycles, aside))) / steps
         self.turns, self.slots = turns, slots
+        self.slot_cycles = max(machine.tile.issue_cycles, machine.tile.worker_contexts)
         self.memory = memory_profile(program, measure_memory(program, machine), machine)
 
-    def slots_of(self, cycles: float, issue_cycles: int = 6) -> float:
+    def slots_of(self, cycles: float) -> float:
         """Bundles a turn with which a step would take `cycles`."""
-        return self.slots + (cycles - self.cycles) / (issue_cycles * self.turns)
+        return self.slots + (cycles - self.cycles) / (self.slot_cycles * self.turns)
 
 
 @lru_cache(maxsize=256)
