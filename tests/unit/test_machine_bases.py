@@ -170,6 +170,15 @@ def test_what_is_wrong_is_said_with_file_and_key(text: str, said: str, tmp_path:
     assert said in problem(tmp_path, text)
 
 
+def test_a_shipped_file_has_the_shipped_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "bow.toml").write_text(HALF.replace('"bow"', '"mk1"'))
+    monkeypatch.chdir(tmp_path)
+    assert load_machine("bow").chip.tiles == 736
+    assert load_machine("bow-mesh").chip.tiles == 1472
+    assert [path.parent.parent for path in description_files("bow-mesh")] == [ROOT, ROOT]
+
+
 def test_sections_that_the_base_lacks_may_be_left_out_too(tmp_path: Path) -> None:
     made = load_machine(written(tmp_path, HALF.replace("[chip]", 'without = ["memory", "matrix"]\n[chip]')))
     assert (tiled(made).memory, tiled(made).matrix) == (None, None)

@@ -111,6 +111,7 @@ def test_wrong_values_are_refused(tmp_path: Path, old: str, new: str, problem: s
         ("chip.clock_hz", 1.85, '1.85 Hz is not plausible; expected 1 MHz to 1000 GHz; did you mean "1.85 GHz"?'),
         ("chip.clock_hz", "5 THz", "'5 THz'"),
         ("chip.clock_hz", 1e13, "10000 GHz is not plausible; expected 1 MHz to 1000 GHz"),
+        ("chip.clock_hz", 800, 'did you mean "800 MHz"?'),
         ("tile.sram_bytes", 624, 'did you mean "624 KiB"?'),
         ("host.bytes_per_second", 8, 'did you mean "8 GB/s"?'),
         ("links.hop_seconds", 15, 'did you mean "15 us"?'),
