@@ -24,7 +24,7 @@ from mimdsim.report.page import StudyColumn, packed_columns
 from mimdsim.studies import StudyResult, make_study, table_lines
 from mimdsim.studies.answer_text import answer_lines, short_answer
 from mimdsim.studies.metrics import Row
-from mimdsim.studies.page_data import write_report
+from mimdsim.studies.page_data import doubts_table, write_report
 from mimdsim.studies.pareto import Ranking, nondominated, rank
 from mimdsim.studies.questions.sensitivity import how_estimated
 from mimdsim.studies.results import POINT_RESULTS, with_ratios
@@ -129,6 +129,12 @@ def test_two_doubts_by_their_formula() -> None:
     found = ranking_of(row({"x": (1.0, 0.2)}), row({"y": (1.1, 0.2)}))
     assert beats(found, 0, 1) == pytest.approx(below(log(1.1), 0.2, 0.2 / 1.1), abs=0.02)
     assert beats(found, 1, 0) == pytest.approx(1 - beats(found, 0, 1))
+
+
+def test_doubts_are_shown_in_seconds_of_the_time() -> None:
+    found = ranking_of(row({"x": (4.0, 1.0), "y": (6.0, 0.3)}))
+    shown = [[str(getattr(cell, "text", cell)) for cell in line] for line in doubts_table(found).rows]
+    assert [line[:3] for line in shown] == [["x", "40.0 %", "1 ms"], ["y", "60.0 %", "300 us"]]
 
 
 def test_independent_doubts_add_as_squares() -> None:
