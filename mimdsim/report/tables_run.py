@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -123,7 +124,10 @@ def _balance(span: Span, tiled: TiledProfile) -> Value:
 
 def doubts_table(tiled: TiledProfile, most: int) -> Table:
     """The `most` parts of the cycles that widen the interval most, and the exchange model not selected."""
-    width = sum(doubt.half_width_cycles**2 for doubt in tiled.doubts) or 1
+    together: Counter[str] = Counter()
+    for doubt in tiled.doubts:
+        together[doubt.source] += doubt.half_width_cycles
+    width = sum(size**2 for size in together.values()) or 1
     rows = [
         (
             doubt.name,
@@ -131,7 +135,7 @@ def doubts_table(tiled: TiledProfile, most: int) -> Table:
             doubt.cycles,
             percent(doubt.cycles, tiled.cycles or 1),
             time_cell(tiled, tiled.seconds(doubt.half_width_cycles)),
-            shown(_whole_share(doubt.half_width_cycles**2, width), doubt.half_width_cycles),
+            shown(_whole_share(doubt.half_width_cycles * together[doubt.source], width), doubt.half_width_cycles),
         )
         for doubt in tiled.doubts[:most]
     ]
@@ -144,7 +148,7 @@ def doubts_table(tiled: TiledProfile, most: int) -> Table:
     headers = ("part", "kind of source", "cycles", "of all cycles", f"plus or minus {unit_of(tiled)}", "of the width")
     return table(
         "doubts",
-        "What the interval is made of, widest first; independent parts, so that their squares add up",
+        "What the interval is made of, widest first: parts of one source add up, squares of sources do",
         headers,
         rows,
         note,
