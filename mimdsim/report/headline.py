@@ -166,7 +166,8 @@ def _why(one: Contender, reference: Contender) -> str:
 def _other_machine(one: Contender, reference: Contender) -> Said:
     fits = "" if one.fits else f", which it does not fit ({one.lacks})"
     if one.against and not one.unknown:
-        why = f", because {one.against}" if one.fits else ": a time with more memory, not compared"
+        of_reference = "the reference's " * (one.against == reference.unknown)
+        why = f", because {of_reference}{one.against}" if one.fits else ": a time with more memory, not compared"
         text = f"{milliseconds(one.seconds)} ms on {one.title}{fits}{' is not compared' if one.fits else ''}{why}."
         return "bad", text
     if one.unknown:
@@ -253,6 +254,11 @@ def _training(profile: RunProfile) -> list[Verdict]:
     return [Verdict("accuracy", mood, text.replace("%", " %") + ".")]
 
 
+def _is_of_the_host(tiled: TiledProfile) -> bool:
+    """Whether the host, which streams batches ahead, takes longer than the device, and so as long as the step."""
+    return tiled.host_exposed_seconds > 0 and tiled.host_seconds >= tiled.seconds_per_training_step * (1 - 1e-6)
+
+
 def _bottleneck(tiled: TiledProfile) -> Verdict:
     compute, exchange, *others = (*seconds_by_part(tiled, tiled.spans), tiled.host_exposed_seconds)
     behind = tiled.seconds(tiled.memory_cycles)
@@ -261,6 +267,11 @@ def _bottleneck(tiled: TiledProfile) -> Verdict:
     total = tiled.seconds_per_training_step
     name, seconds = max(zip(names, parts, strict=True), key=lambda part: part[1])
     span = max(tiled.spans, key=lambda one: one.cycles)
+    if _is_of_the_host(tiled):
+        device = duration(tiled, total - tiled.host_exposed_seconds)
+        waits = share(tiled.host_exposed_seconds, total)
+        text = f"The host: the device needs {device} and waits for {waits} of the time; a faster one saves nothing."
+        return Verdict("bottleneck", "bad", text)
     text = (
         f"{name.capitalize()} takes {share(seconds, total)} of the time; the longest superstep, {span.name} "
         f"({span.phase}), takes {share(tiled.seconds(span.cycles), total)}."
@@ -272,7 +283,7 @@ def _bottleneck(tiled: TiledProfile) -> Verdict:
 def _balance(tiled: TiledProfile) -> Verdict:
     busy = tiled.tile_columns.busy_cycles
     busiest = max(range(len(busy)), key=lambda tile: busy[tile], default=0)
-    saved = tiled.seconds(waiting_cycles(tiled))
+    saved = 0.0 if _is_of_the_host(tiled) else tiled.seconds(waiting_cycles(tiled))
     text = (
         f"Tile balance {tiled.tile_balance:.2f} (mean over busiest, tile {thousands(busiest)}); perfect balance in "
         f"every superstep would save at most {duration(tiled, saved)} "

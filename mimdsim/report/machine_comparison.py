@@ -216,7 +216,7 @@ def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
         ratio=ratio.middle,
         ratio_low=ratio.low,
         ratio_high=ratio.high,
-        unknown=tiled.unknown or reference.unknown,
+        unknown=tiled.unknown,
         against=tiled.incomparable or _of_reference(reference),
         runs=tiled.memory.fits,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from random_profile import make_profile
 from mimdsim.profile import Change, Finding, RunProfile
 from mimdsim.report import headline_record, short_lines, summary_lines
 from mimdsim.report.console import SHORT_LINES, SHORT_WIDTH
+from mimdsim.report.headline import verdicts
 
 WHOLE = make_profile()
 LONG = "a layer of a name that is not short, which goes on and on; and on. " * 5
@@ -155,3 +157,11 @@ def test_sweeps_studies_and_searches_take_the_same_options(tmp_path: Path) -> No
     best = json.loads(mimdsim(*place, "--json"))["best"]
     assert best["time"]["unit"] == "s"
     assert best["fits"] is True
+
+
+def test_a_step_that_waits_for_the_host_is_said_to() -> None:
+    device = WHOLE.tiled.seconds(WHOLE.tiled.cycles)
+    held = dataclasses.replace(WHOLE.tiled, host_seconds=4 * device, host_exposed_seconds=3 * device)
+    said = {one.subject: one.text for one in verdicts(dataclasses.replace(WHOLE, tiled=held))}
+    assert re.match(r"The host: the device needs .* and waits for 75.0 % of the time; a faster one", said["bottleneck"])
+    assert "would save at most 0 ms (0.0 %)" in said["balance"]

@@ -406,6 +406,7 @@ def test_a_foreign_reference_leaves_every_ratio_unknown() -> None:
     assert said["GPU"].text.startswith("Unknown against the strongest GPU strategy")
     assert not {"advice", "bottleneck", "balance"} & set(said)  # shares of an unknown time
     assert said["machine"].mood == "bad"
+    assert "is not compared, because the reference's costs are those of another" in said["machine"].text
 
 
 def test_a_study_of_a_machine_without_costs_answers_nothing_of_time(tmp_path: Path) -> None:
