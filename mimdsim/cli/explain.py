@@ -57,6 +57,8 @@ def explain_command(
     from mimdsim.program.printer import listing
     from mimdsim.timing import explain
 
+    if not superstep and (tile, timestep) != (None, None):
+        raise DescriptionError("explain", ["--tile and --timestep are of a superstep: name one behind the machine"])
     with Bars() as bars:
         # whether this names the folder or the profile of a run that was made
         if os.path.isfile(os.path.join(workload, PROFILE)) or os.path.basename(workload) == PROFILE:

@@ -229,7 +229,9 @@ def _load(name: Named, changes: Mapping[str, Any], above: tuple[Path, ...]) -> M
         kind = table.get("kind")
         if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join((*KINDS, KIND))
-            raise DescriptionError(str(path), [f"kind = {shortened(repr(kind))}; must be one of {known}"])
+            wrong = f"kind = {shortened(repr(kind))}; must be one of {known}"
+            begins = f'there is neither base nor kind; begin with base = "bow" (mimdsim list: others), or kind, {known}'
+            raise DescriptionError(str(path), [begins if kind is None else wrong])
         sourced = _with_changes(KINDS[kind], table, first, str(path), text)
     if named is None:
         return sourced

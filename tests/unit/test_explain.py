@@ -259,6 +259,11 @@ def test_a_run_that_was_made_is_explained(ran: tuple[Run, Path]) -> None:
     assert "counting on one tile" in loop
 
 
+def test_a_tile_of_no_superstep_is_refused() -> None:
+    said = typed("explain", "tiny-network", "tiny", "--tile", "3", code=2)
+    assert "--tile and --timestep are of a superstep: name one behind the machine" in said
+
+
 def test_what_is_missing_or_too_much_for_a_saved_run_is_said(ran: tuple[Run, Path], tmp_path: Path) -> None:
     _, folder = ran
     told = typed("explain", str(folder), "mk2", "LIF update", code=2)

@@ -98,6 +98,7 @@ def test_decimal_bytes_are_refused(tmp_path: Path) -> None:
         ("tiles = 1472", "tiles = 1472.5", "'chip.tiles' (line 5)"),
         ('request_seconds = "70 us"', 'request_seconds = "-70 us"', "greater than or equal to 0"),
         ('kind = "mimd"', 'kind = "cpu"', "must be one of mimd, gpu"),
+        ('kind = "mimd"', "", 'there is neither base nor kind; begin with base = "bow"'),
         ('sram_bytes = "624 KiB"', "sram_bytes = 624 KiB", "is not TOML"),
     ],
 )
