@@ -57,14 +57,14 @@ def explain_command(
     from mimdsim.program.printer import listing
     from mimdsim.timing import explain
 
-    if not superstep and (tile, timestep) != (None, None):
-        raise DescriptionError("explain", ["--tile and --timestep are of a superstep: name one behind the machine"])
     with Bars() as bars:
         # whether this names the folder or the profile of a run that was made
         if os.path.isfile(os.path.join(workload, PROFILE)) or os.path.basename(workload) == PROFILE:
             source, superstep = _saved_run(workload, machine, superstep, how["changes"])
         else:
             source = _timed(workload, machine, **how)
+        if not superstep and (tile, timestep) != (None, None):
+            raise DescriptionError("explain", ["--tile and --timestep are of a superstep: name one behind the machine"])
         chosen = find_supersteps(source.tiled.spans, superstep) if superstep else range(len(source.tiled.spans))
         longest = max(chosen, key=lambda at: source.tiled.spans[at].cycles, default=0)
         if dump is not None:

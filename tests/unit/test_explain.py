@@ -260,7 +260,7 @@ def test_a_run_that_was_made_is_explained(ran: tuple[Run, Path]) -> None:
 
 
 def test_a_tile_of_no_superstep_is_refused() -> None:
-    said = typed("explain", "tiny-network", "tiny", "--tile", "3", code=2)
+    said = typed("explain", "digits", "bow", "--tile", "3", code=2)
     assert "--tile and --timestep are of a superstep: name one behind the machine" in said
 
 

@@ -74,7 +74,7 @@ def test_a_file_that_is_no_machine_hides_no_other(folders: tuple[Path, Path]) ->
     (folders[0] / "models" / "folder.toml").mkdir()
     lines = mimdsim("list").splitlines()
     (line,) = (line for line in lines if line.startswith("  resnet "))
-    assert "cannot be read: models/resnet.toml: 1 problem - kind = None; must be one of mimd, gpu" in line
+    assert "cannot be read: models/resnet.toml: 1 problem - there is neither base nor kind; begin with" in line
     assert any(line.startswith("  bow ") for line in lines)
     assert not any("folder" in line for line in lines)
 
