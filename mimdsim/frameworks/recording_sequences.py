@@ -53,6 +53,7 @@ class SequenceRecorder(Recorder):
 
     def _in_each_timestep(self, func: Any, types: Any, args: Any, kwargs: Any) -> torch.Tensor:
         axis, select = self.by_timestep, torch.Tensor.select
+        in_place = is_in_place(getattr(func, "__name__", "")) or kwargs.get("inplace", False)
         kwargs = {key: given for key, given in kwargs.items() if key != "inplace"}
         parts = []
         for t in range(self.example.shape[axis]):  # type: ignore[union-attr]
@@ -62,8 +63,8 @@ class SequenceRecorder(Recorder):
             parts.append(super().__torch_function__(func, types, tuple(of_t), kwargs))
         made: torch.Tensor = self.__torch_function__(torch.stack, types, (parts, axis))
         self.seen.at_once.append(self.origin(made))
-        if is_in_place(getattr(func, "__name__", "")) and (origin := self.origin(made)) is not None:
-            self.mark(args[0], origin)
+        if in_place:  # which this is not: what it was called with is as it was, and read no more
+            self.mark(args[0], self._unread(f"{func.__name__} in place", self.origin(args[0])))
         return made
 
     def _timesteps(self, origin: Origin | None) -> list[tuple[Origin, torch.Tensor]]:

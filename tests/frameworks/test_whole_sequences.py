@@ -151,6 +151,25 @@ def test_a_function_of_something_else_than_the_last_timestep_is_refused(read: Ca
         mimdsim.from_torch(Head(read), SPIKES)
 
 
+def test_what_a_function_in_place_leaves_is_not_read_without_it() -> None:
+    class InPlace(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.cells, self.out = (
+                nn.Linear(INPUTS, HIDDEN),
+                nn.GRU(HIDDEN, HIDDEN),
+                nn.Linear(HIDDEN, CLASSES),
+            )
+
+        def forward(self, x: Any) -> Any:
+            current = self.fc(x)
+            functional.relu(current, inplace=True)
+            return self.out(self.cells(current)[0])
+
+    with pytest.raises(MimdsimError, match="is multiplied by what 'relu' made"):
+        mimdsim.from_torch(InPlace(), SPIKES)
+
+
 class Reader(nn.Module):  # type: ignore[misc, name-defined]
     """Words through an embedding."""
 
