@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -75,10 +76,9 @@ def time_program(
     off = half_width_cycles(doubts) / cycles if cycles else 0.0
     residuals = residuals_on(machine, "training step" if program.observables.gradients else "program on tiles", off)
     ends = interval(cycles / clock, off, residuals.factor)
-    rate_off = uncertainty(kind_of(machine.host.sources["bytes_per_second"]))
     low, high = (
-        end + host_exposed_seconds(stream * (1 + sign * rate_off), end, machine.host.prefetch_depth)
-        for end, sign in zip(ends, (-1, 1), strict=True)
+        end + host_exposed_seconds(streamed, end, machine.host.prefetch_depth)
+        for end, streamed in zip(ends, _stream_ends(program, machine.host), strict=True)
     )
     columns = _tile_columns(program, machine.chip.grid_columns, memory, loads)
     silicon = silicon_profile(machine)
@@ -106,6 +106,20 @@ def time_program(
         silicon=silicon,
         assumptions=_machine_assumptions(machine) + _program_assumptions(program),
     )
+
+
+def _stream_ends(program: Program, host: Host) -> Iterator[float]:
+    """Seconds of streaming where each number of the host is off by the kind of its source, to the one side and to the
+    other."""
+    for sign in (-1, 1):
+        rate, request = (
+            1 + sign * uncertainty(kind_of(host.sources[key])) for key in ("bytes_per_second", "request_seconds")
+        )
+        other = {
+            "bytes_per_second": host.bytes_per_second / rate if rate else math.inf,
+            "request_seconds": host.request_seconds * request,
+        }
+        yield host_stream_seconds(program, host.model_copy(update=other))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
