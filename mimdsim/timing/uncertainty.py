@@ -3,6 +3,7 @@ that have intervals of their own."""
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +19,16 @@ from mimdsim.program import Program
 from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
 from mimdsim.timing.worker_cycles import SuperstepLoad
 
-LINK_KIND = "derived"
-SYNC_KIND = "derived"
-LOOP_KIND = "assumed"
+NUMBERS = {  # wait: section and its numbers that set it, beside the fabric's own kind
+    "exchange": ("exchange", (
+        "bytes_per_cycle", "link_bytes_per_cycle", "fixed_cycles", "route_cycles", "hop_cycles",
+        "send_fragment_cycles", "receive_fragment_cycles",
+    )),
+    "link": ("links", ("bytes_per_second", "fixed_seconds", "hop_seconds", "piece_seconds")),
+    "memory": ("memory", ("bytes_per_cycle", "latency_cycles")),
+    "sync": ("sync", ("internal_cycles", "external_cycles", "hop_cycles", "exchange_share")),
+    "loops": ("sync", ("loop_cycles",)),
+}  # fmt: skip
 ARRANGING, ARRANGING_NUMBER = "arranging rows", "exchange.arrange_fragment_bundles"
 SECTIONS = ("exchange", "sync", "links", "memory")  # whose numbers set waits
 
@@ -45,10 +53,19 @@ def _waits(path: Sequence[PathPart], loops: float) -> dict[str, float]:
     return {"exchange": exchange, "link": link, "memory": memory, "sync": sync, "loops": loops}
 
 
-def _memory_kind(machine: MimdMachine) -> str:
-    """The least certain kind of source of what sets the cycles of transfers."""
-    sources = {} if machine.memory is None else machine.memory.sources
-    return less_certain(*(kind_of(sources.get(key, LINK_KIND)) for key in ("bytes_per_cycle", "latency_cycles")))
+def _kind(wait: str, machine: MimdMachine) -> str:
+    """The least certain kind of source of what sets the cycles of a wait, but for numbers with intervals of their own;
+    what is 0 sets nothing."""
+    section, keys = NUMBERS[wait]
+    part, fabric = getattr(machine, section), fabric_of(machine)
+    counting = [key for key in keys if part is not None and getattr(part, key) and _counts(key, machine)]
+    kinds = [kind for key in counting if not has_own_share(kind := kind_of(part.sources.get(key, fabric.kind)))]
+    return less_certain(*kinds, *([fabric.kind] if wait == "exchange" or not kinds else ()))
+
+
+def _counts(key: str, machine: MimdMachine) -> bool:
+    """Whether a number counts on so many chips."""
+    return key != "external_cycles" or machine.links.chips > 1
 
 
 def uncertain_parts(
@@ -60,25 +77,22 @@ def uncertain_parts(
 ) -> tuple[Doubt, ...]:
     """What makes up the half width of the interval, widest first; machines with the same names share a source.
 
-    own: numbers whose cycles are doubted by their own intervals, where these are narrower than those of the waits that
-    they are part of.
+    own: numbers whose cycles are doubted by their own intervals; the rest of a wait, by what else sets it.
     """
     cycles: defaultdict[tuple[str, str], float] = defaultdict(float)
     for load, part in zip(loads, path, strict=True):
         for name, kind, share in load.parts:
             cycles[name, kind] += part.compute * share
     waits = _waits(path, loops)
-    for name, kind, wait in (
-        (f"exchange on the chip, {machine.exchange.model} model", fabric_of(machine).kind, "exchange"),
-        ("exchange over links", LINK_KIND, "link"),
-        ("memory behind the tiles", _memory_kind(machine), "memory"),
-        ("sync, a share of the exchange" if machine.sync.exchange_share else "sync", SYNC_KIND, "sync"),
-        ("loop control", LOOP_KIND, "loops"),
+    for name, wait in (
+        (f"exchange on the chip, {machine.exchange.model} model", "exchange"),
+        ("exchange over links", "link"),
+        ("memory behind the tiles", "memory"),
+        ("sync, a share of the exchange" if machine.sync.exchange_share else "sync", "sync"),
+        ("loop control", "loops"),
     ):
-        rest = waits[wait]
+        kind, rest = _kind(wait, machine), waits[wait]
         for one in own:
-            if uncertainty(one.kind) >= uncertainty(kind):
-                continue
             part_of_it = min(max(one.waits[wait], 0.0), rest)
             cycles[one.name, one.kind] += part_of_it
             rest -= part_of_it
@@ -98,12 +112,14 @@ def uncertain_parts(
 
 
 def _common(name: str, machine: MimdMachine) -> str:
-    """What costs of codelets have in common that all come from one table of a core, or from one rate."""
+    """What costs of codelets have in common that all come from one table of a core, or from one rate: machines that
+    have the same table share it, whatever they are called."""
     costs, (what, _, codelet) = machine.costs, name.partition(" ")
     priced = costs is not None and (costs.core is not None or costs.bundles_per_operation is not None)
     if costs is None or not priced or what != "codelet" or codelet in costs.codelets:
         return ""
-    return f"instructions of {machine.name}"
+    table = costs.core or (costs.bundles_per_operation, costs.vertex_bundles, costs.sources)
+    return f"instructions of {machine.tile.instruction_set}, {zlib.crc32(repr(table).encode()):08x}"
 
 
 def _widest_first(doubt: Doubt) -> tuple[int, str]:

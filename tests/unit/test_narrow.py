@@ -376,7 +376,7 @@ def test_waits_are_doubted_by_the_numbers_that_set_them_where_these_are_known() 
     assert doubted(after, "arranging")[1] < doubted(before, "arranging")[1]
     assert doubted(after, "codelet") == doubted(before, "codelet")
     wide = with_values(described, {name: (numbers[name].value, "measured within 90 %: here") for name in known})
-    assert retime(compiled, wide, activity).doubts == before.doubts
+    assert doubted(retime(compiled, wide, activity), *waits)[1] > doubted(before, *waits)[1]
 
 
 def test_a_machine_of_the_same_numbers_can_name_the_file(own: tuple[Narrowed, Path], tmp_path: Path) -> None:
