@@ -145,6 +145,7 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     components = components_of(
         [*ends, *of_layers, *at_once, *recorded.at_once, *(read.of for read in _every_read(recorded))]
     )
+    components = [part for each in components for part in _split(each, recorded.timesteps)]
     if not components:
         return recorded
     for origin in recorded.returned:
@@ -174,6 +175,41 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     times = {sent[end].call for end in ends if isinstance(end, Made) and end in sent}
     plain = bool(ends) and all(isinstance(each, Made) for each in ends) and len(times) == 1 and not recorded.stepwise
     return replace(recorded, layers=made, returned=found, reading="last" if plain else recorded.reading)
+
+
+def _split(component: Component, timesteps: int) -> list[Component]:
+    """The neurons of a component whose spikes weights read and, apart from them, what is made of these spikes alone
+    that weights read too, such as a trace; the component where that is not so."""
+    read = [root for root, by in component.roots.items() if by]
+    core: set[Made] = set()
+    spikes = [made for made in component.members if made.op == "spike"]
+    waiting = list(spikes)
+    while waiting:
+        core.add(made := waiting.pop())
+        waiting += [arg for arg in made.args if isinstance(arg, Made) and arg not in core]
+    outside = [made for made in component.members if made not in core]
+    between = {arg for made in outside for arg in made.args if isinstance(arg, Made) and arg in core}
+    of_spikes, others = ([root for root in read if (root.op == "spike") is of] for of in (True, False))
+    apart = of_spikes and others and core.isdisjoint(others)
+    reads = [arg for made in component.members if made in core for arg in made.args if is_current(arg)]
+    if not apart or not reads or len(spikes) != timesteps or not between <= set(spikes):
+        return [component]
+    label = f"what '{products_of(reads[0])[0].weight.removesuffix('.weight')}' sends"
+    sent = {made: _current_of(made, label, t) for t, made in enumerate(spikes)}
+    for made in outside:
+        made.args = tuple(sent[arg] if isinstance(arg, Made) and arg in sent else arg for arg in made.args)
+    inner, outer = ({root: by for root, by in component.roots.items() if (root in core) is of} for of in (True, False))
+    for spike in between:
+        inner.setdefault(spike, set()).add(label)
+    return [Component([each for each in component.members if each in core], inner), Component(outside, outer)]
+
+
+def _current_of(made: Made, label: str, t: int) -> Read:
+    """What neurons send in a timestep as a current without weights."""
+    assert made.values is not None
+    neurons = made.values.shape[-1]
+    product = Product(of=made, inputs=neurons, weight=label, bias="", transposed=False, channels=neurons, call=t)
+    return Read(of=product, tensor=made.values)
 
 
 def _undivided(origin: Origin | None) -> Origin | None:
@@ -572,6 +608,8 @@ def _replaced(origin: Any, sent: dict[Made, LayerOutput], known: dict[int, Any])
     if id(origin) in known:
         return known[id(origin)][1]
     made = origin
+    if isinstance(origin, Sum) and len(origin.parts) == 1:
+        return _replaced(origin.parts[0], sent, known)
     if isinstance(origin, (Product, Joined, FunctionResult, *THROUGH)):
         made = with_parts(origin, lambda part: _replaced(part, sent, known))
     known[id(origin)] = origin, made

@@ -25,6 +25,7 @@ from mimdsim.frameworks.origins import (
     Parameter,
     Pooled,
     Product,
+    Sum,
     added_up,
     undropped,
     unscaled,
@@ -45,6 +46,7 @@ class ProductRecorder(ArithmeticRecorder):
         self.parameters = dict(module.named_parameters())
         self._unmasked: set[str] = set()
         self._multiplied: Counter[str] = Counter()
+        self._alone: dict[str, Any] = {}  # by weight, sums of one part, which may not be sums, and what they are then
 
     def _masked(self, one: Any, other: Any) -> Parameter | None:
         """A parameter times zeros and ones that are none."""
@@ -142,6 +144,11 @@ class ProductRecorder(ArithmeticRecorder):
     def _counted(self, product: Product, given: torch.Tensor) -> Product:
         self._with_gradients(f"'{product.weight}' is multiplied", self.parameters[product.weight], given)
         self._multiplied[product.weight] += 1
+        first, alone = self._alone.pop(product.weight, None), isinstance(product.of, Sum) and len(product.of.parts) == 1
+        if alone:  # spikes and zeros, as a sum with what there is not yet begins, and a filter of spikes
+            self._alone[product.weight] = product.of, self.origin(given)
+        elif first and isinstance(product.of, Made):
+            object.__setattr__(first[0], "parts", (first[1],))
         return replace(product, call=self._multiplied[product.weight] - 1)
 
     def _function_of_planes(self, name: str, args: Any, kwargs: Any) -> Origin | None:

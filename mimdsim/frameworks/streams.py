@@ -32,11 +32,14 @@ from mimdsim.frameworks.origins import (
     is_in_time,
     is_sent,
     terms_of,
+    timestep_of,
     with_parts,
 )
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.written_equations import components_of, is_current, made_in
 from mimdsim.graph.cell_catalogue import CURRENT
+
+SENDS = Reading(model=CURRENT, parameters={}, reset="", reset_gradient="")  # its current, as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +90,62 @@ def with_currents(recorded: Recorded) -> Recorded:
             origins = [streams.current(reader, of, tensor.shape[1 + calls.in_time :]) for of, tensor in tensors]
         layers[reader.name] = replace(calls, origins=origins)
     returned, before = ([*map(streams.replaced, each)] for each in (recorded.returned, recorded.returned_before))
+    returned = [_returned_sum(recorded, origin, layers) for origin in returned]
     return replace(recorded, layers=layers, returned=returned, returned_before=before)
+
+
+def _returned_sum(recorded: Recorded, origin: Any, layers: dict[str, NeuronCalls]) -> Any:
+    """What is returned, where it is products that are added up or read the input beside what layers send: a layer, put
+    into `layers`, that sends their sum in every timestep."""
+    through = (FunctionResult, Sum)
+    ends = [each for each in each_in(through, origin) if not isinstance(each, through)]
+    weights = {each.weight: each.negative for each in ends if isinstance(each, Product)}
+    beside = any(isinstance(each.of, Joined) or _is_joined(each.of) for each in _only_products(ends))
+    if not (len(weights) > 1 or beside) or len(_only_products(ends)) < len(ends) or _is_alone(*ends):
+        return origin
+    made: list[dict[int, tuple[Product, torch.Tensor]]] = [
+        _by_timestep(*each, recorded, _timesteps(recorded)) for each in weights.items()
+    ]
+    if len({*map(tuple, made)}) > 1 or not made[0]:
+        return origin
+    name = next(iter(weights)).removesuffix(".weight")
+    parts = [[each[t] for each in made] for t in made[0]]
+    tensors = [torch.stack([tensor for _, tensor in each]).sum(0) for each in parts]
+    origins: list[Any] = [Sum(parts=tuple(of for of, _ in each)) if len(each) > 1 else each[0][0] for each in parts]
+    layers[name] = NeuronCalls(
+        name=name, module=torch.nn.Identity(), reading=replace(SENDS, in_time=False), currents=tensors,
+        origins=origins, outputs=tensors,
+    )  # fmt: skip
+    sent = [LayerOutput(layer=name, call=t, spikes=True) for t in made[0]]
+
+    def of_layer(each: Any) -> Any:
+        if isinstance(each, FunctionResult):
+            return with_parts(each, of_layer)
+        calls = sorted({product.call for product in _only_products(part for part, _ in terms_of(each))})
+        if is_in_time(each):
+            return FunctionResult(by="stack", of=tuple(sent))
+        return sent[calls[0]] if len(calls) == 1 else FunctionResult(by="add", of=tuple(sent[t] for t in calls))
+
+    return of_layer(origin)
+
+
+def _is_joined(of: Any) -> bool:
+    return isinstance(of, FunctionResult) and any(isinstance(each, Joined) for each in of.of)
+
+
+def _by_timestep(
+    weight: str, negative: bool, recorded: Recorded, timesteps: int
+) -> dict[int, tuple[Product, torch.Tensor]]:
+    """What weights made in every timestep, and of what; negative: of which it is subtracted."""
+    found: dict[int, tuple[Product, torch.Tensor]] = {}
+    for product, tensor, version in recorded.currents:
+        if product.weight != weight or tensor._version != version:
+            continue
+        made, product = -tensor.detach() if negative else tensor.detach(), replace(product, negative=negative)
+        if is_in_time(product) and len(made) == timesteps:
+            return {t: (timestep_of(product, t, timesteps), made[t]) for t in range(timesteps)}  # type: ignore[misc]
+        found.setdefault(product.call, (product, made))
+    return found
 
 
 def _readers(recorded: Recorded) -> list[_Reader]:
@@ -291,7 +349,7 @@ def _calls(name: str, made: dict[tuple[bool, int], tuple[Product, torch.Tensor]]
     return NeuronCalls(
         name=name,
         module=torch.nn.Identity(),
-        reading=Reading(model=CURRENT, parameters={}, reset="", reset_gradient="", in_time=at_once),
+        reading=replace(SENDS, in_time=at_once),
         currents=tensors,
         origins=[product for product, _ in found],
         outputs=tensors,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from networks import interpreted
+from torch_training import check_steps
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.workload import network_of
@@ -420,3 +422,82 @@ def test_what_several_functions_read_is_followed_once(where: str) -> None:
     else:
         with pytest.raises(MimdsimError):
             frameworks.from_torch(SharedValues(where), spikes)
+
+
+class Traced(nn.Module):  # type: ignore[misc, name-defined]
+    """Neurons whose filtered spikes weights read in every timestep, as in e-prop; own: weights of their spikes, too;
+    behind: a second layer between."""
+
+    def __init__(self, own: bool = False, share: float = 1.0, behind: bool = False):
+        super().__init__()
+        self.fc, self.out = nn.Linear(zoo.INPUTS, zoo.HIDDEN), nn.Linear(zoo.HIDDEN, zoo.CLASSES)
+        self.own = nn.Linear(zoo.HIDDEN, zoo.HIDDEN) if own else None
+        self.share, self.behind = share, nn.Linear(zoo.HIDDEN, zoo.HIDDEN) if behind else None
+
+    def forward(self, x: Any) -> Any:
+        v = z = trace = u = y = torch.zeros(x.shape[1], zoo.HIDDEN)
+        out = []
+        for step in x:
+            v = 0.9 * v + 3.0 * self.fc(step) + (self.own(z) if self.own else 0.0) - z
+            z = spike(v - 1)
+            trace = 0.8 * trace + (z if self.share == 1 else self.share * z)
+            if self.behind:
+                u = 0.9 * u + self.behind(trace) - y
+                y = spike(u - 1)
+            out.append(self.out(y if self.behind else trace))
+        return torch.stack(out)
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"own": True}, {"own": True, "share": 0.2}, {"behind": True}, {"own": True, "behind": True}], ids=str
+)
+def test_traces_that_weights_read_train_as_in_pytorch(how: dict[str, Any]) -> None:
+    module, spikes, _ = zoo.example(zoo.TorchNetwork(make=lambda: Traced(**how), judge=None, scale=1.0))
+    check_steps(module, spikes)
+
+
+class ReadOut(nn.Module):  # type: ignore[misc, name-defined]
+    """Rates, or spikes, and the input or others beside them, read at the end by weights of each or by one matrix."""
+
+    def __init__(self, read: Callable[[Any, Any, Any], Any], spiking: bool = False):
+        super().__init__()
+        self.fc, self.own = nn.Linear(zoo.INPUTS, zoo.HIDDEN), nn.Linear(zoo.HIDDEN, zoo.HIDDEN)
+        self.out, self.skip = nn.Linear(zoo.HIDDEN, zoo.CLASSES), nn.Linear(zoo.INPUTS, zoo.CLASSES, bias=False)
+        self.both = nn.Linear(zoo.HIDDEN + zoo.INPUTS, zoo.CLASSES)
+        self.read, self.spiking = read, spiking
+
+    def forward(self, x: Any) -> Any:
+        v = sent = torch.zeros(x.shape[1], zoo.HIDDEN)
+        out = []
+        for step in x:
+            current = 3.0 * self.fc(step) + self.own(sent)
+            v = 0.9 * v + current - sent if self.spiking else current
+            sent = spike(v - 1) if self.spiking else torch.tanh(v)
+            out.append(self.read(self, sent, step))
+        return torch.stack(out)
+
+
+READ_OUTS: dict[str, dict[str, Any]] = {
+    "a skip from the input": {"read": lambda m, h, x: m.out(h) + m.skip(x)},
+    "first the skip": {"read": lambda m, h, x: m.skip(x) + m.out(h)},
+    "subtracted": {"read": lambda m, h, x: m.out(h) - m.skip(x)},
+    "one matrix for both": {"read": lambda m, h, x: m.both(torch.cat([h, x], 1))},
+    "spikes and a skip": {"read": lambda m, h, x: m.out(h) + m.skip(x), "spiking": True},
+    "spikes and one matrix": {"read": lambda m, h, x: m.both(torch.cat([h, x], 1)), "spiking": True},
+}
+
+
+@pytest.mark.parametrize("name", READ_OUTS)
+def test_read_outs_of_several_train_as_in_pytorch(name: str) -> None:
+    module, spikes, _ = zoo.example(zoo.TorchNetwork(make=lambda: ReadOut(**READ_OUTS[name]), judge=None, scale=1.0))
+    check_steps(module, spikes)
+
+
+@pytest.mark.parametrize("read", [sum, lambda out: out[-1], lambda out: torch.stack(out).mean(0)])
+def test_sums_at_the_end_are_read_over_time(read: Any) -> None:
+    class Over(ReadOut):
+        def forward(self, x: Any) -> Any:
+            return read([*super().forward(x)])
+
+    module = Over(lambda m, h, x: m.out(h) + m.skip(x))
+    check_steps(module, zoo.example(zoo.TorchNetwork(make=lambda: module, judge=None, scale=1.0))[1])
