@@ -56,6 +56,7 @@ from mimdsim.frameworks.origins import (
     is_sent,
     parts_of,
     undropped,
+    unweighted,
     votes_in,
     with_votes,
 )
@@ -393,9 +394,8 @@ class ModuleRecorder(SequenceRecorder):
         if shape is None:
             return None
         read = f"what '{name}' normalises"
-        made = Product(of=of, inputs=neurons, weight=read, bias="", transposed=False, channels=shape[0])
         self._multiplied[read] += 1
-        return replace(made, call=self._multiplied[read] - 1)
+        return unweighted(of, read, shape, self._multiplied[read] - 1)
 
     def _neurons_of(self, of: Any) -> int:
         """How many of layers send it, or what a pool makes of them."""

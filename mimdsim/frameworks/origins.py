@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -261,6 +262,12 @@ def with_parts(origin: Any, made: Callable[[Any], Any]) -> Any:
     name = "parts" if hasattr(origin, "parts") else "of"
     of = getattr(origin, name)
     return replace(origin, **{name: tuple(map(made, of)) if isinstance(of, tuple) else made(of)})
+
+
+def unweighted(of: Any, read: str, shape: Sequence[int], call: int) -> Product:
+    """What layers send in so many neurons, or planes, of a sample, as a current without weights. read: its name."""
+    neurons = math.prod(shape)
+    return Product(of=of, inputs=neurons, weight=read, bias="", transposed=False, channels=shape[0], call=call)
 
 
 def terms_of(origin: Origin | None, columns: tuple[int, int, int] | None = None) -> Iterator[tuple[Any, Any]]:

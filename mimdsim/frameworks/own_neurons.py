@@ -36,6 +36,7 @@ from mimdsim.frameworks.origins import (
     is_in_time,
     timestep_of,
     unread_in,
+    unweighted,
     with_parts,
 )
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
@@ -195,21 +196,18 @@ def _split(component: Component, timesteps: int) -> list[Component]:
     if not apart or not reads or len(spikes) != timesteps or not between <= set(spikes):
         return [component]
     label = f"what '{products_of(reads[0])[0].weight.removesuffix('.weight')}' sends"
-    sent = {made: _current_of(made, label, t) for t, made in enumerate(spikes)}
+    held = [(made, made.values) for made in spikes]
+    sent = {
+        made: Read(of=unweighted(made, label, values.shape[1:], t), tensor=values)
+        for t, (made, values) in enumerate(held)
+        if values is not None
+    }
     for made in outside:
         made.args = tuple(sent[arg] if isinstance(arg, Made) and arg in sent else arg for arg in made.args)
     inner, outer = ({root: by for root, by in component.roots.items() if (root in core) is of} for of in (True, False))
     for spike in between:
         inner.setdefault(spike, set()).add(label)
     return [Component([each for each in component.members if each in core], inner), Component(outside, outer)]
-
-
-def _current_of(made: Made, label: str, t: int) -> Read:
-    """What neurons send in a timestep as a current without weights."""
-    assert made.values is not None
-    neurons = made.values.shape[-1]
-    product = Product(of=made, inputs=neurons, weight=label, bias="", transposed=False, channels=neurons, call=t)
-    return Read(of=product, tensor=made.values)
 
 
 def _undivided(origin: Origin | None) -> Origin | None:

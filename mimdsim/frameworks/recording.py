@@ -412,6 +412,10 @@ class Recorder(ProductRecorder):
             taken: Origin = of
             entry = None
             sent = undropped(of)[0]
+            row = row_of(part, whole) if isinstance(of, Made) and part.numel() < whole.numel() else None
+            if row is not None and (made_of := self._row_of(of, row, part)) is not None:
+                self.mark(part, made_of.hold(part))
+                continue
             stacked = (
                 isinstance(of, FunctionResult) and of.by == "stack" and all(isinstance(each, Made) for each in of.of)
             )

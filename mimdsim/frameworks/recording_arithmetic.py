@@ -42,6 +42,7 @@ from mimdsim.frameworks.origins import (
     Sum,
     feeds_of,
     minus,
+    unweighted,
 )
 from mimdsim.frameworks.recorded import Recorded
 from mimdsim.frameworks.tensors import first_column, tensors_in
@@ -190,9 +191,8 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         calls = self.seen.layers[of.layer]
         if not calls.reading.of_cells or calls.planes or of.in_time:
             return None
-        read, neurons = f"what '{of.layer}' sends", calls.neurons
         call = of.entry if calls.in_time else of.call
-        return Product(of=of, inputs=neurons, weight=read, bias="", transposed=False, channels=neurons, call=call)
+        return unweighted(of, f"what '{of.layer}' sends", [calls.neurons], call)
 
     def _columns(self, of: Any, first: int, wide: int) -> Any:
         """Adjacent columns of what an operation made, as what it makes of those of what it reads; None where these are
@@ -212,6 +212,21 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
                 made.hold(whole[..., first : first + wide])
             self._cut[of, first, wide] = made
         return self._cut[of, first, wide]
+
+    def _row_of(self, of: Any, row: int, part: torch.Tensor) -> Any:
+        """A row of what operations made of parameters and numbers alone, as what they make of that row of them."""
+        if isinstance(of, float) or (isinstance(of, np.ndarray) and of.size == 1):
+            return of
+        if isinstance(of, Read) and isinstance(of.of, Parameter) and not of.of.masked:
+            if of.tensor.numel() == 1:
+                return of
+            first = row * part.numel()
+            taken = of.tensor.reshape(-1)[first : first + part.numel()].reshape(part.shape)
+            return Read(of=Part(name=of.of.name, row=row), tensor=taken) if taken.numel() == part.numel() else None
+        if not isinstance(of, Made):
+            return None
+        args = [self._row_of(arg, row, part) for arg in of.args]
+        return None if any(each is None for each in args) else self._made(of.by, of.op, *args, step=of.step)
 
     def _learns(self, tensor: torch.Tensor) -> bool:
         """Whether the gradient of a tensor gets to anything but states that a framework makes, which nobody reads."""

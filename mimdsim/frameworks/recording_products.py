@@ -111,9 +111,17 @@ class ProductRecorder(ArithmeticRecorder):
         of, parameter = self.origin(given), self.origin(weight)
         if not isinstance(of, Input) or not isinstance(parameter, Parameter):
             return None
-        options = {"padding_idx": padding_idx is not None, "max_norm": max_norm is not None}
-        if found := [name for name, on in (options | {"scale_grad_by_freq": scale_grad_by_freq}).items() if on]:
+        options = {"max_norm": max_norm is not None, "scale_grad_by_freq": scale_grad_by_freq}
+        if found := [name for name, on in options.items() if on]:
             raise refusal(f"'{parameter.name}' is an embedding with {found[0]}; nearest: one without, all rows trained")
+        if padding_idx is not None:  # whose row no gradient changes
+            if weight[padding_idx].any():
+                raise refusal(
+                    f"'{parameter.name}' has a row for padding_idx that is not zeros; nearest: zeros, as it begins with"
+                )
+            trained = np.ones(weight.shape)
+            trained[padding_idx] = 0
+            parameter = self._mask(parameter.name, trained)
         made = Product(of=of, inputs=len(weight), weight=self._used(parameter), bias="", transposed=False)
         return self._counted(made, given)
 

@@ -6,7 +6,6 @@ product without weights.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,6 +32,7 @@ from mimdsim.frameworks.origins import (
     is_sent,
     terms_of,
     timestep_of,
+    unweighted,
     with_parts,
 )
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
@@ -307,15 +307,9 @@ class _Streams:
         label = f"what '{reader.name}' reads" if reader.name else f"after {names}"
         while self._labels.setdefault(label, reader) is not reader:
             label += ", again"
-        read = Product(
-            of=Sum(parts=tuple(sent)) if len(sent) > 1 else sent[0],
-            inputs=math.prod(shape),
-            weight=label,
-            bias="",
-            transposed=False,
-            channels=shape[0],
-            call=max(getattr(each, "call", 0) for each in (*others, *_only_products(others))),
-        )
+        of = Sum(parts=tuple(sent)) if len(sent) > 1 else sent[0]
+        call = max(getattr(each, "call", 0) for each in (*others, *_only_products(others)))
+        read = unweighted(of, label, shape, call)
         own = [self.replaced(part) for part, _ in terms_of(origin) if reader.is_own(part)]
         return Sum(parts=(read, *own)) if own else read
 

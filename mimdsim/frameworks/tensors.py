@@ -56,9 +56,13 @@ def first_column(part: torch.Tensor, whole: torch.Tensor) -> int | None:
 
 def row_of(part: torch.Tensor, held: torch.Tensor) -> int | None:
     """Which of the rows of a parameter, each as long as this, a number of it is, or are adjacent ones."""
-    if part.ndim > 1 or not (part.is_contiguous() and held.is_contiguous()) or not part.numel():
+    if (
+        part.numel() != (part.shape or (1,))[-1]
+        or not (part.is_contiguous() and held.is_contiguous())
+        or not part.numel()
+    ):
         return None
-    if part.untyped_storage().data_ptr() != held.untyped_storage().data_ptr() or held.numel() % part.numel():
+    if part.untyped_storage().data_ptr() != held.untyped_storage().data_ptr():
         return None
     row, left = divmod(int(part.storage_offset() - held.storage_offset()), part.numel())
     return None if left else row

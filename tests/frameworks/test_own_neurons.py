@@ -501,3 +501,18 @@ def test_sums_at_the_end_are_read_over_time(read: Any) -> None:
 
     module = Over(lambda m, h, x: m.out(h) + m.skip(x))
     check_steps(module, zoo.example(zoo.TorchNetwork(make=lambda: module, judge=None, scale=1.0))[1])
+
+
+@pytest.mark.parametrize(
+    "decay",
+    [lambda p: torch.sigmoid(p)[1], lambda p: torch.exp(-1 / (2 + p[0:1])), lambda p: torch.sigmoid(p).unbind(0)[0]],
+)
+@pytest.mark.parametrize("wide", [(), (zoo.HIDDEN,)], ids=str)
+def test_a_row_of_what_was_made_of_a_parameter_is_learned(decay: Any, wide: tuple[int, ...]) -> None:
+    class Rows(Loop):
+        def __init__(self) -> None:
+            super().__init__(reset=lambda v, z: decay(self.tau) * v - z)
+            self.tau = nn.Parameter(torch.linspace(-0.5, 1.0, 2).reshape(2, *[1] * len(wide)).expand(2, *wide).clone())
+
+    module, spikes, _ = zoo.example(zoo.TorchNetwork(make=Rows, judge=None, scale=3.0))
+    check_steps(module, spikes)

@@ -183,11 +183,11 @@ class Reader(nn.Module):  # type: ignore[misc, name-defined]
         return self.out(self.cells(rows)[0])
 
 
-@pytest.mark.parametrize("loops", [False, True])
-def test_words_are_spikes_of_an_input_each(loops: bool) -> None:
+@pytest.mark.parametrize(("loops", "options"), [(False, {}), (True, {}), (False, {"padding_idx": 3})])
+def test_words_are_spikes_of_an_input_each(loops: bool, options: dict[str, Any]) -> None:
     words = torch.randint(0, INPUTS, (9, 4), generator=torch.Generator().manual_seed(1))
     torch.manual_seed(0)
-    module = Reader({}, loops)
+    module = Reader(options, loops)
     workload = mimdsim.from_torch(module, words)
     assert workload.data.activity == pytest.approx(1 / INPUTS)
     program = mimdsim.torch_function(workload, "tiny")
@@ -206,8 +206,16 @@ def test_words_are_spikes_of_an_input_each(loops: bool) -> None:
     assert losses[1] == pytest.approx(losses[0], rel=2e-4)
 
 
-@pytest.mark.parametrize(("option", "value"), [("padding_idx", 0), ("max_norm", 1.0), ("scale_grad_by_freq", True)])
+@pytest.mark.parametrize(("option", "value"), [("max_norm", 1.0), ("scale_grad_by_freq", True)])
 def test_options_of_embeddings_are_refused(option: str, value: Any) -> None:
     words = torch.randint(0, INPUTS, (9, 4), generator=torch.Generator().manual_seed(1))
     with pytest.raises(MimdsimError, match=f"'words.weight' is an embedding with {option}; nearest"):
         mimdsim.from_torch(Reader({option: value}, False), words)
+
+
+def test_a_row_of_padding_that_is_not_zeros_is_refused() -> None:
+    module, words = Reader({"padding_idx": 0}, False), torch.zeros(9, 4, dtype=torch.int64)
+    with torch.no_grad():
+        module.words.weight[0] = 1.0
+    with pytest.raises(MimdsimError, match=r"'words\.weight' has a row for padding_idx that is not zeros"):
+        mimdsim.from_torch(module, words)
