@@ -83,7 +83,7 @@ from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, largest_of_norm
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.recording import GATHERS, OF_TIMESTEPS
 from mimdsim.frameworks.recording_products import over_pooled
-from mimdsim.frameworks.streams import with_currents
+from mimdsim.frameworks.streams import with_currents, with_late_currents
 from mimdsim.frameworks.torch_layers import (
     TorchLayer,
     combination,
@@ -215,7 +215,8 @@ def workload_of(
         recorded = with_currents(
             record(module, example, timesteps, written, zero_states, by_timestep, tried=example is example_input)
         )
-        recorded = _with_read_out(module, with_own_neurons(recorded, wanted))
+        acting = partial(_acting_weights, parameters_of(module), recorded.masks)
+        recorded = _with_read_out(module, with_late_currents(with_own_neurons(recorded, wanted), acting))
         return recorded, layers_of(module, recorded)
 
     recorded, layers = read(module, example_input)
@@ -557,6 +558,12 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
             )
 
 
+def _acting_weights(held: Mapping[str, np.ndarray], masks: Mapping[str, np.ndarray], product: Product) -> np.ndarray:
+    """float64[inputs, outputs], or of a convolution: the weights of a product, as they act."""
+    values = held[product.weight] * masks.get(product.weight, 1.0)
+    return _acting(product.function, values.reshape(len(values), -1).T if product.transposed else values)
+
+
 def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     """What was recorded, with the linear layer that reads spikes or cells at its end as a layer whose potentials are
     read."""
@@ -593,8 +600,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         return recorded
     name = product.weight.rpartition(".")[0] or product.weight
     read = combination(name, product.weight, of, 0)
-    values = held[product.weight] * recorded.masks.get(product.weight, 1.0)
-    values = _acting(product.function, values.reshape(len(values), -1).T if product.transposed else values)
+    values = _acting_weights(held, recorded.masks, product)
     functions = functions_in(recorded.returned[at]) | functions_in(product.of)
     bias, sent = held[product.bias] if product.bias else 0.0, _spikes_read(read, recorded.layers, np.zeros(0))
     sent = sent[..., cut.first : cut.first + len(values)] if cut else sent

@@ -6,11 +6,12 @@ product without weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from mimdsim.frameworks.neurons import Reading
@@ -146,6 +147,39 @@ def _by_timestep(
             return {t: (timestep_of(product, t, timesteps), made[t]) for t in range(timesteps)}  # type: ignore[misc]
         found.setdefault(product.call, (product, made))
     return found
+
+
+def with_late_currents(recorded: Recorded, weights: Callable[[Product], np.ndarray]) -> Recorded:
+    """What was recorded, in which currents that are made of nothing but what a layer sent a timestep earlier, and read
+    by it in the next (`r @ n @ m`), are sent in the timestep of that. weights: of a product, as they act."""
+    layers = dict(recorded.layers)
+    for name, calls in recorded.layers.items():
+        first, *others = calls.origins
+        sender = getattr(getattr(calls.origins[-1], "of", None), "layer", "")
+        sent = [LayerOutput(layer=sender, call=t, spikes=True) for t in range(len(calls.origins))]
+        late = [isinstance(each, Product) and each.of == of for each, of in zip(others, sent, strict=False)]
+        known = layers[sender].outputs if sender in layers and not layers[sender].in_time else []
+        if calls.reading.model != CURRENT or not all(late) or len(known) != len(sent) or calls.outputs[0].any():
+            continue
+        last: Any = calls.origins[-1]
+        made = known[-1].double() @ torch.as_tensor(weights(last))
+        tensors = [*calls.outputs[1:], made.to(calls.outputs[0].dtype)]
+        origins = [replace(last, of=of, call=t) for t, of in enumerate(sent)]
+        del layers[name]  # it runs after what it reads
+        layers[name] = replace(calls, currents=tensors, outputs=tensors, origins=origins)
+        earlier = partial(_earlier_call, name, first)
+        for each in layers.keys() - {name}:
+            layers[each] = replace(layers[each], origins=[*map(earlier, layers[each].origins)])
+    return replace(recorded, layers=layers)
+
+
+def _earlier_call(layer: str, first: Any, origin: Any) -> Any:
+    """An origin in which what a layer sent is what it sent in the call before; first: what is like that before the
+    first."""
+    if isinstance(origin, LayerOutput) and origin.layer == layer:
+        return replace(origin, call=origin.call - 1) if origin.call else first.of
+    inner = isinstance(origin, (Product, Joined, FunctionResult, *THROUGH))
+    return with_parts(origin, partial(_earlier_call, layer, first)) if inner else origin
 
 
 def _readers(recorded: Recorded) -> list[_Reader]:

@@ -516,3 +516,32 @@ def test_a_row_of_what_was_made_of_a_parameter_is_learned(decay: Any, wide: tupl
 
     module, spikes, _ = zoo.example(zoo.TorchNetwork(make=Rows, judge=None, scale=3.0))
     check_steps(module, spikes)
+
+
+class LowRank(nn.Module):  # type: ignore[misc, name-defined]
+    """A recurrence through few numbers, of rates or spikes."""
+
+    def __init__(self, spiking: bool, layers: bool):
+        super().__init__()
+        self.fc, self.out = nn.Linear(zoo.INPUTS, zoo.HIDDEN), nn.Linear(zoo.HIDDEN, zoo.CLASSES)
+        self.n = nn.Linear(zoo.HIDDEN, 3, bias=False) if layers else nn.Parameter(torch.randn(zoo.HIDDEN, 3) * 0.5)
+        self.m = nn.Linear(3, zoo.HIDDEN, bias=False) if layers else nn.Parameter(torch.randn(3, zoo.HIDDEN) * 0.5)
+        self.spiking, self.layers = spiking, layers
+
+    def forward(self, x: Any) -> Any:
+        h = sent = torch.zeros(x.shape[1], zoo.HIDDEN)
+        out = []
+        for step in x:
+            own = self.m(self.n(sent)) if self.layers else sent @ self.n @ self.m
+            h = 0.8 * h + own + self.fc(step)
+            sent = spike(h - 1) if self.spiking else torch.tanh(h)
+            out.append(self.out(sent))
+        return torch.stack(out)
+
+
+@pytest.mark.parametrize("spiking", [False, True])
+@pytest.mark.parametrize("layers", [False, True])
+def test_recurrences_of_low_rank_train_as_in_pytorch(spiking: bool, layers: bool) -> None:
+    network = zoo.TorchNetwork(make=lambda: LowRank(spiking, layers), judge=None, scale=2.0)
+    module, spikes, _ = zoo.example(network)
+    check_steps(module, spikes)
