@@ -42,6 +42,7 @@ from mimdsim.workload import Workload, network_of
 
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
 CERTAIN = 1e-3  # assumed; a probability this near to 1 leaves little but rounding of p - 1, its sample's gradient
+LARGEST_SCORE = 16.0  # assumed; float32 tells numbers of this size apart to about 1e-6, a tenth of what is compared
 MOST_SHARED = 256  # samples that are checked, so that some tile has two
 MOST_DRAWN = 20  # times, until no potential is as near as that
 FEWEST_NORMALISED = (
@@ -223,14 +224,17 @@ def _drawn(
     best: tuple[dict[str, np.ndarray], dict[str, Any], Trace] | None = None
     for again in range(MOST_DRAWN):
         inputs = drawn_inputs(network, replace(draw, again=again), sizes)
-        for _ in range(2):
+        for _ in range(3):
             spikes = Counter(dict.fromkeys((spikes_of(layer.name) for layer in network.layers), 0))
             trace = Trace(wanted, partial, terms, spikes, thresholds=thresholds)
             meaning = interpret(graph, graph_inputs(graph, inputs), trace)
-            labels = _uncertain(graph, meaning, inputs[LABELS])
-            if np.array_equal(labels, inputs[LABELS]):
+            labels, share = _uncertain(graph, meaning, inputs[LABELS]), _share_of_scores(network, graph, meaning)
+            if share == 1 and np.array_equal(labels, inputs[LABELS]):
                 break
             inputs[LABELS] = labels
+            for each in network.layers[-1].parameters:
+                if each.role == "weights":
+                    inputs[each.name] = inputs[each.name] * np.float32(share)
         if best is None or trace.closest > best[2].closest:
             best = inputs, meaning, trace
         if trace.closest > NEAR:
@@ -250,6 +254,17 @@ def _uncertain(graph: Graph, meaning: dict[str, Any], labels: np.ndarray) -> np.
     most = likely.reshape(-1, *likely.shape[-2:]).max(axis=0)
     certain = most[np.arange(labels.size), labels] > 1 - CERTAIN
     return np.where(certain, most.argmin(axis=-1), labels).astype(labels.dtype)
+
+
+def _share_of_scores(network: SpikingNetwork, graph: Graph, meaning: dict[str, Any]) -> float:
+    """The power of 2 by which scores are multiplied so that a softmax does not make the rounding of large ones larger
+    than what is compared; 1 where sums of weights and spikes do not round."""
+    loss = next((op for op in graph.operations if op.kind == "cross_entropy"), None)
+    numbers = any(layer.norm or (layer.cell is not None and not layer.cell.of.sparse) for layer in network.layers)
+    if loss is None or not numbers:
+        return 1.0
+    largest = float(np.abs(np.float64(meaning[loss.inputs[0]]) * loss.attributes.scale).max())
+    return float(0.5 ** max(0, np.ceil(np.log2(max(largest, 1.0) / LARGEST_SCORE))))
 
 
 def _values_failed(text: str, draw: int) -> Finding:

@@ -101,7 +101,7 @@ def drawn_inputs(
     for layer in network.layers:
         if layer.selection.truncation == "random" or layer.dropout:
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
-    gated = {layer.name: layer.cell is not None and layer.cell.of.recurrent for layer in network.layers}
+    gated = {each.name: each.gates > 1 or (each.cell is not None and each.cell.of.recurrent) for each in network.layers}
     of_planes = {weights_of(layer.name) for layer in network.layers if layer.positions > 1}
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
     for name, drawn in initial_weights(network, seed, draw.weight_scale, 0.02 + offset).items():

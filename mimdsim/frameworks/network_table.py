@@ -96,7 +96,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         if said != [before]:
             made.setdefault("sources", {})[name] = said
         if layer.convolution:
-            made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0].name == INPUT)
+            made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, read[0].name == INPUT, layer.gates)
         about = {
             public_name(array): each.function
             for each, array in zip(layer.sources, weights_named(name, read), strict=True)

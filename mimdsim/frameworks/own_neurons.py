@@ -296,7 +296,7 @@ def _layer(
     gates = max(read.of.gates if isinstance(read.of, Gate) else 1 for read in reads)
     product = products_of(reads[-1])[0]
     width = currents[0][0].shape[1:].numel() // gates
-    columns = product.convolution.result.channels if product.convolution else product.channels or width
+    columns = product.convolution.result.channels // gates if product.convolution else product.channels or width
     sums = next((core_of(read) for read in reversed(reads) if own.is_sum(read)), None)
     outputs = {times[0] - age: made for made, age in line.items()}
     refused = None
@@ -330,7 +330,7 @@ def _layer(
     else:
         sends = OUTPUT
     shape = currents[0][0].shape
-    neurons = (shape[0], *shape[1:-1], shape[-1] // model.gates)
+    neurons = (shape[0], shape[1] // model.gates, *shape[2:])
     found = [torch.as_tensor(each[sends]).reshape(neurons) for each in whole]
     steps = {each.step for each in classes.latest if each.step}
     if len({(each.surrogate, each.slope) for each in steps if each}) > 1:
@@ -513,7 +513,7 @@ def _by_time(
             f"{where} read no current in timestep {missing[0] if missing else timesteps} of {timesteps}; nearest: a "
             "loop over all of them"
         )
-    whole = (torch.cat([parts[t][gate].detach() for gate in sorted(parts[t])], dim=-1) for t in range(timesteps))
+    whole = (torch.cat([parts[t][gate].detach() for gate in sorted(parts[t])], dim=1) for t in range(timesteps))
     return [(tensor, origins[t]) for t, tensor in enumerate(whole)]
 
 

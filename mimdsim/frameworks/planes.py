@@ -170,10 +170,10 @@ def _equal_windows(where: str, sizes: Pair, planes: Planes) -> Window:
     return Window(kernel=(kernel[0], kernel[1]), stride=(stride[0], stride[1]))
 
 
-def keys_of(convolution: Convolution, of_input: bool) -> dict[str, Any]:
-    """The section [network.convolutions.<layer>]."""
+def keys_of(convolution: Convolution, of_input: bool, gates: int) -> dict[str, Any]:
+    """The section [network.convolutions.<layer>] of neurons with so many columns of weights each."""
     planes, window = convolution.planes, convolution.window
-    made = {"channels": convolution.channels, "dilation": window.dilation, **_places("kernel", window)}
+    made = {"channels": convolution.channels // gates, "dilation": window.dilation, **_places("kernel", window)}
     if convolution.groups > 1:
         made["groups"] = convolution.groups
     if of_input:

@@ -53,7 +53,7 @@ from mimdsim.frameworks.origins import (
     with_parts,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, is_mean_of
-from mimdsim.frameworks.recording_arithmetic import is_in_place, share_of
+from mimdsim.frameworks.recording_arithmetic import PLANES, is_in_place, share_of
 from mimdsim.frameworks.recording_products import ProductRecorder
 from mimdsim.frameworks.tensors import (
     entry_of,
@@ -430,7 +430,9 @@ class Recorder(ProductRecorder):
             if entry and entry[1] == self._timesteps_of(of):
                 self.mark(part, timestep_of(of, *entry))
                 continue
-            if isinstance(of, (Currents, Gate)) and columns and part.shape[-1:] < whole.shape[-1:]:
+            beside = [(*each.shape[:PLANES], *each.shape[PLANES + 1 :]) for each in (part, whole)]
+            planes = part.ndim > 3 and part.numel() < whole.numel() and beside[0] == beside[1]
+            if isinstance(of, (Currents, Gate)) and (planes or (columns and part.shape[-1:] < whole.shape[-1:])):
                 self.mark(part, share_of(of, part, whole) or self._unread("a slice", of))
                 continue
             over_time = isinstance(of, FunctionResult) or (is_in_time(of) and not isinstance(of, Input))

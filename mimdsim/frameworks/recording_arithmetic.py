@@ -51,6 +51,8 @@ FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
 
 NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
 
+PLANES = -3  # the axis of planes
+
 LEAST = 6e-8  # about half of what float32 tells apart near 1
 
 
@@ -287,15 +289,16 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
 
 
 def share_of(of: Currents | Gate, part: torch.Tensor, whole: torch.Tensor) -> Gate | None:
-    """Adjacent columns of a tensor of currents, or of a share of one, as shares that are equally wide."""
-    first, wide, core = first_column(part, whole), whole.shape[-1], of
+    """Adjacent columns, or planes, of a tensor of currents, or of a share of one, as shares that are equally wide."""
+    axis = -1 if part.shape[:-1] == whole.shape[:-1] else PLANES
+    first, wide, core = first_column(part, whole, axis), whole.shape[axis], of
     if first is None:
         return None
     if isinstance(of, Gate):
         first, wide, core = first + wide // of.shares * of.index, wide // of.shares * of.gates, of.of
-    each = math.gcd(first, part.shape[-1], wide)
+    each = math.gcd(first, part.shape[axis], wide)
     assert not isinstance(core, Gate)
-    return Gate(of=core, index=first // each, gates=wide // each, shares=part.shape[-1] // each)
+    return Gate(of=core, index=first // each, gates=wide // each, shares=part.shape[axis] // each)
 
 
 def is_in_place(name: str) -> bool:

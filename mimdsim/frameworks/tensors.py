@@ -44,14 +44,17 @@ def first_timestep(part: torch.Tensor, whole: torch.Tensor, timesteps: int) -> i
     return 0
 
 
-def first_column(part: torch.Tensor, whole: torch.Tensor) -> int | None:
-    """With which entry of the last axis a view of adjacent ones begins; None of others, and of all."""
-    same = part.ndim == whole.ndim and part.shape[:-1] == whole.shape[:-1] and part.stride() == whole.stride()
-    if not same or not part.ndim or not 0 < part.shape[-1] < whole.shape[-1] or not whole.stride(-1):
+def first_column(part: torch.Tensor, whole: torch.Tensor, axis: int = -1) -> int | None:
+    """With which entry of the last axis, or of that of planes, a view of adjacent ones begins; None of others, and of
+    all."""
+    if part.ndim != whole.ndim or part.ndim < -axis or part.stride() != whole.stride():
+        return None
+    same = part.shape == (*whole.shape[:axis], part.shape[axis], *whole.shape[axis % whole.ndim + 1 :])
+    if not same or not 0 < part.shape[axis] < whole.shape[axis] or not whole.stride(axis):
         return None
     if part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
         return None
-    return int(part.storage_offset() - whole.storage_offset()) // int(whole.stride(-1))
+    return int(part.storage_offset() - whole.storage_offset()) // int(whole.stride(axis))
 
 
 def row_of(part: torch.Tensor, held: torch.Tensor) -> int | None:

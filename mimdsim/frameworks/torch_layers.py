@@ -121,6 +121,12 @@ class TorchLayer:
             raise refusal(f"layer '{self.calls.name}': {problem}") from None
 
     @property
+    def gates(self) -> int:
+        """Columns of weights for each neuron."""
+        written = self.calls.reading.written
+        return written.model(self.calls.name).gates if written else 1
+
+    @property
     def gains(self) -> int:
         """How many biases, or gains, it has: one for each of its planes, or neurons."""
         if self.convolution:
@@ -515,7 +521,11 @@ def _age(of: Origin | None, t: int, timesteps: int) -> int:
 def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     """A convolution reads the planes that another layer, or the input, has, and nothing else."""
     name, convolution = layer.calls.name, layer.convolution
-    made = {each.calls.name: each.convolution.result for each in every if each.convolution}
+    made = {
+        each.calls.name: replace(planes, channels=planes.channels // each.gates)
+        for each in every
+        if each.convolution and (planes := each.convolution.result)
+    }
     made |= {each.calls.name: planes for each in every if each.unweighted and (planes := each.calls.planes)}
     of = layer.sources[0].read.planes(made.get) if layer.unweighted and layer.norm else None
     if of and of.channels != layer.gains:

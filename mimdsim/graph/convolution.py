@@ -159,6 +159,11 @@ class Convolution:
         return self.after.over(self.made) if self.after else self.made
 
     @property
+    def parted(self) -> bool:
+        """Whether what it makes is pooled, or made of some of the planes each."""
+        return self.after is not None or self.groups > 1
+
+    @property
     def fan_in(self) -> int:
         return self.read.channels // self.groups * self.window.taps
 

@@ -157,8 +157,11 @@ class Layer(Shown):
             what = 'their equations say what a spike resets: set network.output = "membrane", or "spikes"'
         elif cell.of.recurrent and self.recurrence != "none":
             what = "these cells have synapses onto themselves already: leave network.recurrence out"
-        elif self.convolution and (cell.of.recurrent or cell.of.gates > 1):
-            what = "a convolution has one weight for each input of a neuron, these cells have several"
+        elif self.convolution and (cell.of.recurrent or (cell.of.gates > 1 and self.convolution.parted)):
+            what = (
+                "a convolution in groups, or with a pool after it, has one weight for each input of a neuron, and none "
+                "read what cells sent apart from the rest; these cells have several"
+            )
         if what:
             raise MappingError(f"layer '{self.name}' of cells '{cell.model}': {what}")
 
@@ -251,7 +254,7 @@ class Layer(Shown):
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters: weights, first those of what it reads first, and, where the layer has them, synapses onto
         itself, biases, what its batch norm has, and constants of its neurons."""
-        channels = self.convolution.channels if self.convolution else self.gates * self.neurons
+        channels = self.gates * (self.convolution.channels if self.convolution else self.neurons)
         also = (
             Parameter(layer=self.name, role="weights", shape=(self.rows_of(each.neurons), channels), source=label)
             for each, label in list(zip(self.sources, labels_of(self.sources), strict=True))[1:]
@@ -261,7 +264,7 @@ class Layer(Shown):
             rows = self.neurons if self.recurrence in ("all_to_all", "none") else 1  # none: cells have their own
             shapes["recurrent"] = (rows, 1 if self.recurrence == "one_weight" else self.gates * self.neurons)
         if self.convolution and self.convolution.own:
-            shapes["recurrent"] = (self.columns * self.convolution.own.taps, self.columns)
+            shapes["recurrent"] = (self.columns * self.convolution.own.taps, self.gates * self.columns)
         if self.bias or (self.norm and self.norm.averages):
             rows = self.norm.rows if self.norm else 1
             shapes |= dict.fromkeys(self._biases, (rows, self.gates * self.columns))

@@ -183,6 +183,7 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
         layer = layers[0]
         made = layer.convolution.made if layer.convolution else layer.planes
         shape = (network.batch * made.positions, made.channels) if made else (network.batch, layer.neurons)
+        shape = shape[0], layer.gates * shape[1]
         body.declare(Value(name=current_now(layer.name), shape=shape, layer=layer.name))
     for layer in layers:
         if (name := second_threshold_of(layer.name)) in network.moving_thresholds:

@@ -573,6 +573,58 @@ def test_programs_of_cells_pass_the_check(name: str) -> None:
     assert report.passed, report
 
 
+CONVOLUTIONAL = """
+title = "a convolutional LSTM"
+seed = 1
+[data]
+source = "random"
+inputs = 98
+classes = 4
+timesteps = 5
+train_samples = 8
+test_samples = 4
+input_capacity = 40
+activity = 0.1
+[network]
+hidden = [147]
+spikes = "dense"
+output = "membrane"
+delay = 0
+bias = true
+neuron = ["gated", "li"]
+[network.convolutions.hidden0]
+planes = [2, 7, 7]
+channels = 3
+kernel = 3
+padding = 1
+own_kernel = 3
+[network.cells.gated]
+equations = ["c = sigmoid(I1) * c[t-1] + sigmoid(I2) * tanh(I3)", "output = sigmoid(I4) * tanh(c)"]
+[training]
+batch = 4
+epochs = 1
+learning_rate = 0.01
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["tiny", "bow"])
+def test_gates_of_planes_pass_the_check(machine: str, tmp_path: Path) -> None:
+    (tmp_path / "planes.toml").write_text(CONVOLUTIONAL)
+    made = network_of(load_workload(tmp_path / "planes.toml"))
+    shapes = {name: each.shape for name, each in made.parameters.items() if name.endswith("hidden0")}
+    assert shapes == {"w.hidden0": (2 * 9, 4 * 3), "r.hidden0": (3 * 9, 4 * 3), "b.hidden0": (1, 4 * 3)}
+    report = api.check(tmp_path / "planes.toml", machine, strict=machine == "tiny")
+    assert report.passed, report
+
+
+def test_gates_of_planes_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    pooled = CONVOLUTIONAL.replace("own_kernel = 3", 'pool = { kind = "sum", size = 7 }').replace("[147]", "[3]")
+    (tmp_path / "planes.toml").write_text(pooled)
+    with pytest.raises(MappingError, match="'hidden0' of cells 'gated': a convolution in groups, or with a pool after"):
+        network_of(load_workload(tmp_path / "planes.toml"))
+
+
 def rows() -> str:
     made = []
     for model in CELL_MODELS.values():

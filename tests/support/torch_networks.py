@@ -2376,6 +2376,30 @@ class Gated(nn.Module):  # type: ignore[misc]
         return self.out(sent[:, -1] if self.cells.batch_first else sent[-1])
 
 
+class ConvLstm(nn.Module):  # type: ignore[misc]
+    """A convolutional LSTM (Shi et al. 2015) of one convolution over what it reads beside what it sent, or of one of
+    each; peepholes: states times learned numbers in its gates."""
+
+    def __init__(self, together: bool = True, peepholes: bool = False, channels: int = 4):
+        super().__init__()
+        self.own = None if together else nn.Conv2d(channels, 4 * channels, 3, padding=1, bias=False)
+        self.gates = nn.Conv2d(2 + channels if together else 2, 4 * channels, 3, padding=1)
+        self.forget = nn.Parameter(torch.linspace(-0.5, 0.5, channels).reshape(1, -1, 1, 1)) if peepholes else None
+        self.out, self.channels = nn.Linear(channels * 36, CLASSES), channels
+
+    def forward(self, x: Any) -> Any:
+        h = c = torch.zeros(x.shape[1], self.channels, *x.shape[3:], dtype=x.dtype)
+        out = []
+        for step in x:
+            made = self.gates(step) + self.own(h) if self.own else self.gates(torch.cat([step, h], dim=1))
+            i, f, o, g = torch.split(made, self.channels, dim=1) if self.own else made.chunk(4, dim=1)
+            f = f if self.forget is None else f + self.forget * c
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            out.append(self.out(h.flatten(1)))
+        return torch.stack(out)
+
+
 class GatedLoop(nn.Module):  # type: ignore[misc]
     """Two cells called timestep by timestep; the mean over time of what a linear layer makes."""
 
@@ -2632,6 +2656,10 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "snntorch in one dimension": TorchNetwork(make=_one_dimension, judge=of_counts, single=True),
     "convolutions as functions": TorchNetwork(make=Functions, judge=of_counts, sample=(2, 7, 8), scale=2.0),
+    "convolutional LSTM": TorchNetwork(make=ConvLstm, loss="", judge=of_counts, sample=(2, 6, 6), scale=2.0),
+    "convolutional LSTM, two convolutions, peepholes": TorchNetwork(
+        make=lambda: ConvLstm(together=False, peepholes=True), loss="", judge=of_counts, sample=(2, 6, 6), scale=2.0
+    ),
     "norse convolutions": TorchNetwork(
         make=NorsePlanes, judge=of_membrane, loss="ce_max_membrane_loss", sample=(2, 6, 6), scale=6.0
     ),
