@@ -42,6 +42,7 @@ TOUCHED: dict[Any, Callable[[int, int], int]] = {
     **{function: lambda _, __: 0 for function in WRITING},
 }
 BY_NAME = {"take": np.take, "put": np.put, "searchsorted": np.searchsorted, "trace": np.trace}  # methods that are these
+WHOLE_NUMBERS = {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])}
 AROUND = ("base", "data", "ctypes", "setflags", "setfield", "resize")  # ways to the memory, of which nothing is seen
 
 
@@ -96,12 +97,12 @@ class Bounded(np.ndarray):
     def __getitem__(self, key: Any) -> Any:
         if self._field is not None and not _is_an_element(self.shape, key):
             _refuse(self.shape, key, self._field)
-        return super().__getitem__(key)
+        return np.ndarray.__getitem__(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if self._field is not None and not _is_an_element(self.shape, key):
             _refuse(self.shape, key, self._field)
-        super().__setitem__(key, value)
+        np.ndarray.__setitem__(self, key, value)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "at" and isinstance(target := inputs[0], Bounded) and target._field is not None:
@@ -330,8 +331,7 @@ def _views(made: Any, slices: list[Guarded], viewed: list[Guarded]) -> Any:
 def _elements_written(function: Any, args: Any, kwargs: Any) -> np.ndarray:
     """bool: the elements of its first argument that a function writes, by what it does to an array of flags."""
     place, name = WRITING[function]
-    flags = np.zeros(np.shape(args[0]), bool)
-    others, named = list(_bare(args[1:])), _bare(kwargs)
+    flags, others, named = np.zeros(np.shape(args[0]), bool), list(_bare(args[1:])), _bare(kwargs)
     if place <= len(others):
         others[place - 1] = [True]
     else:
@@ -374,7 +374,7 @@ def _is_an_element(shape: tuple[int, ...], key: Any) -> bool:
     if len(parts) != len(shape):
         return False
     for part, extent in zip(parts, shape, strict=True):
-        if not (type(part) is int or isinstance(part, np.integer)) or not 0 <= part < extent:
+        if type(part) not in WHOLE_NUMBERS or not 0 <= part < extent:
             return False
     return True
 

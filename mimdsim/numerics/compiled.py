@@ -46,6 +46,7 @@ FOLDER = "mimdsim-"  # and a digest
 MOST_FOLDERS = 6  # of versions that take turns, such as several checkouts with one NUMBA_CACHE_DIR
 DIGEST_BYTES = 32
 CONFIG: Any = numba.config  # set by the environment
+NJIT: Any = numba.njit  # its type lacks some options
 ErrorModel = Literal["python", "numpy"]
 
 
@@ -62,7 +63,7 @@ def compiled(function: Any = None, *, error_model: ErrorModel = "python") -> Any
         made: Any = np.errstate(all="ignore")(function)  # compiled code says nothing of overflows either
         made.py_func = function
         return made
-    made = numba.njit(nogil=True, error_model=error_model)(function)
+    made = NJIT(nogil=True, error_model=error_model, no_cfunc_wrapper=True)(function)  # C calls none of them
     made._cache = _Cache(function)
     return made
 
@@ -218,8 +219,7 @@ def kernel(name: str) -> Any:
 
 def arguments(given: str) -> tuple[Any, ...]:
     """Types from what numba calls them."""
-    found: tuple[Any, ...] = _made(ast.parse(given, mode="eval").body)
-    return found
+    return tuple(_made(ast.parse(given, mode="eval").body))
 
 
 def _made(node: ast.expr) -> Any:

@@ -150,13 +150,13 @@ def _estimates(product: _Product) -> dict[str, Any]:
     sums, rate = out_groups * units * positions, machine.exchange.bytes_per_cycle
     shared = np.where(rows % machine.exchange.tiles_per_bus == 0, machine.exchange.tiles_per_bus, 1)
     moving_b = np.ceil((b - b // rows) * product.size / (rate * shared))
-    (depths, held), which = np.unique(np.stack([inner, sums]), axis=1, return_inverse=True)
+    above = int(sums.max()) + 1
+    different, which = np.unique(inner * above + sums, return_inverse=True)
+    depths, held = np.divmod(different, above)
     several, first = np.unique(depths, return_index=True)
-    each = [
-        _estimated_reduction(product, alike, int(depth))
-        for depth, alike in zip(several, np.split(held, first[1:]), strict=True)
-    ]
-    body = np.ceil((a - a // columns) * product.size / rate) + np.concatenate(each)[which.ravel()]
+    by_depth = zip(several, np.split(held, first[1:]), strict=True)
+    each = [_estimated_reduction(product, alike, int(depth)) for depth, alike in by_depth]
+    body = np.ceil((a - a // columns) * product.size / rate) + np.concatenate(each)[which]
     body += product.multiply(positions, out_groups, in_groups, assembler=False)
     slices = product.slice(ceil_divide(a, columns), product.dtype)
     slices = slices + product.slice(ceil_divide(ceil_divide(sums, inner), steps), product.partials)

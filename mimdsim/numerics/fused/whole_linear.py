@@ -29,7 +29,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
-from mimdsim.numerics.equations import surrogate
+from mimdsim.numerics.equations import SUPERSPIKE, superspike, surrogate
 from mimdsim.numerics.fused.interpreted import WIDTH
 from mimdsim.numerics.fused.vectors import (
     above,
@@ -217,8 +217,12 @@ def join(first, last, groups, begins, threshold, shape, entries, made):  # type:
     for row in range(len(ends)):
         begin, end = ends[row, first - 1] if first else 0, ends[row, last - 1]
         some = values[row, begin:end]
-        for e in range(len(some)):
-            some[e] = surrogate(shape[0], some[e] - threshold, shape[1], values)
+        if shape[0] == SUPERSPIKE:  # alone, a vector at a time
+            for e in range(len(some)):
+                some[e] = superspike(some[e] - threshold, shape[1], values.dtype.type(1))
+        else:
+            for e in range(len(some)):
+                some[e] = surrogate(shape[0], some[e] - threshold, shape[1], values)
 
 
 @compiled
@@ -292,15 +296,8 @@ def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, ke
                 for k in range(states):
                     add_products(passed, b * WIDTH, carried, at + k * WIDTH, others, size + (k + 2) * WIDTH)
             copy_strips(strips, 0, carried, at, states)
-            weigh_strips(
-                strips,
-                sums,
-                len(sums),
-                sources,
-                coefficients,
-                block * back[2][0].size,
-                fired[b] if switched else np.uint64(0),
-            )
+            at_block, who = block * back[2][0].size, fired[b] if switched else np.uint64(0)
+            weigh_strips(strips, sums, len(sums), sources, coefficients, at_block, who)
             copy_strips(carried, at, strips, size, states)
             into = ((number * turns + t) * batch + b) * WIDTH
             copy_strips(adjoints, into, strips, 2 * size, 1)
