@@ -7,7 +7,8 @@
 A row of the table: file; the command that makes it ({out}: where it writes); how it is `checked` (all: the command
 runs in the slow tests and must write the same file; tables: the rows of tables that it prints must stand in the file; a
 test: that one compares; digest: it takes too long or needs data, see below); what the figures are `made_of`; the digest
-of that when the command last ran, empty where that is before this table began and a page says so; minutes that it took.
+of that when the command last ran, empty where that is before this table began and a page says so; minutes that it took;
+and `numbers`, the digest of the file's own tables, so that none of these is changed by hand.
 
 The digest is neither that of all sources, which every edit changes, nor of small programs that the tests pin, which do
 not say what a page's networks take. It is of what enters the page's figures, computed anew: the time of a training step
@@ -60,6 +61,7 @@ class Made:
     made_of: str
     digest: str
     minutes: str
+    numbers: str
 
 
 def table() -> list[Made]:
@@ -110,6 +112,15 @@ def content_of_file(path: Path) -> Any:
     return tomllib.loads(text) if path.suffix == ".toml" else meaning(text) if path.suffix == ".py" else text
 
 
+def numbers(file: str) -> str:
+    """The digest of the rows of tables of a page, or of a whole table; '' of pictures and notebooks."""
+    if not file.endswith((".md", ".csv")):
+        return ""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("|") or file.endswith(".csv")]
+    return digest_of(rows)[:DIGITS]
+
+
 def digest(made: Made) -> str:
     """Of what the figures of a file are made of today."""
     return digest_of([content(thing) for thing in made.made_of.split()])[:DIGITS]
@@ -143,6 +154,10 @@ def main() -> None:
     if unknown := {*given.run, *given.keep} - {made.file for made in rows}:
         raise SystemExit(f"not in {TABLE.name}: {', '.join(sorted(unknown))}")
     for number, made in enumerate(rows):
+        if made.checked != "digest" or made.file in given.keep:
+            rows[number] = made = replace(made, numbers=numbers(made.file) if made.file in given.keep else made.numbers)
+        if made.numbers != numbers(made.file) and made.file not in given.run:
+            print(f"{made.file} has other numbers in its tables than were made: {made.command}, then --keep it")
         if made.checked != "digest":
             continue
         if made.file in given.run and made.command not in commands:  # several files may be of one command
@@ -151,7 +166,7 @@ def main() -> None:
             made = replace(made, minutes=f"{(time.perf_counter() - begun) / 60:.2g}")
             commands.add(made.command)
         if made.file in given.run or made.file in given.keep:
-            rows[number] = replace(made, digest=digest(made))
+            rows[number] = replace(made, digest=digest(made), numbers=numbers(made.file))
         elif made.digest != digest(made):
             print(f"{made.file} is stale: {made.command}  ({made.minutes} minutes)")
     if given.run or given.keep:

@@ -12,6 +12,7 @@ from test_study_answer import area, row, studied
 
 from mimdsim.profile import save_profile
 from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.report import write_report
 from mimdsim.report.index_page import index_page
 from mimdsim.report.page import study_page
 from mimdsim.studies.page_data import page_of
@@ -21,7 +22,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 2_000_000
-SHOWN = {"report": "html[data-walk]", "study": "html[data-points]", "index": "table"}
+SHOWN = {"report": "html[data-walk]", "study": "html[data-points]", "index": "table", "compared": "table"}
 
 
 def made(kind: str, folder: Path) -> Path:
@@ -32,9 +33,12 @@ def made(kind: str, folder: Path) -> Path:
     if kind == "study":
         rows = [row({"x": (1 + at / 10, 0.1), "y": (0.1, 0.05)}, **area(900 - at, 300, 1000)) for at in range(40)]
         study = studied(rows, metrics=("time", "area"), question="How much area?", axes={"chip.tiles": (1,)})
-        path.write_text(study_page(page_of(study, "question = 1")), encoding="utf-8")
+        path.write_text(study_page(page_of(study, f"question = {'wide ' * 40}")), encoding="utf-8")
         return path
     profile = dataclasses.replace(make_profile(), gpus=(), warnings=(), schema_version=SCHEMA_VERSION)
+    if kind == "compared":
+        write_report(profile, folder, other=(profile, None))
+        return folder / "report.html"
     for name in ("one", "other"):
         (folder / name).mkdir()
         save_profile(folder / name / "profile.json", profile)

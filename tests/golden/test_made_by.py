@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import made_by  # noqa: E402
-from made_by import DIGITS, OUT, content, content_of_file, difference, digest, table  # noqa: E402
+from made_by import DIGITS, OUT, content, content_of_file, difference, digest, numbers, table  # noqa: E402
 
 CHECKS = ("all", "tables", "digest")
 NOT_MADE_AGAIN = "not made again since"
@@ -76,6 +76,12 @@ def test_digests_change_with_the_figures_that_enter(monkeypatch: pytest.MonkeyPa
         content.cache_clear()
     with pytest.raises(ValueError, match="no such kind"):
         digest(replace(row, made_of="stepp:digits@tiny"))
+
+
+@pytest.mark.first(100)
+@pytest.mark.parametrize("row", table(), ids=lambda row: row.file)
+def test_no_number_of_a_table_is_changed_by_hand(row: made_by.Made) -> None:
+    assert numbers(row.file) == row.numbers, f"python benchmarks/made_by.py --run {row.file}, or --keep what it made"
 
 
 @pytest.mark.slow

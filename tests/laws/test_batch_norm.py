@@ -153,7 +153,7 @@ def test_every_vertex_alone_on_its_tile_computes_the_same(per: str, name: str) -
         np.testing.assert_array_equal(found, alone[value], err_msg=value)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("strategy", ["as_published", "graph_replay", "hoisted", "persistent"])
 @pytest.mark.parametrize("name", ["planes", "one to one", "recurrent"])
 @pytest.mark.parametrize("per", EVERY)
@@ -168,7 +168,7 @@ def test_every_gpu_strategy_computes_the_same(per: str, name: str, strategy: str
         assert relative_error(np.asarray(made[value]), np.asarray(meant[value])) < 1e-12, value
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("per", EVERY)
 def test_gradients_are_those_of_finite_differences(per: str) -> None:
     network = normed(small_network((6, 5, 4), spikes="dense", smooth=True, gain=0.3, delay=0, batch=5), per)
@@ -187,7 +187,7 @@ def test_gradients_are_those_of_finite_differences(per: str) -> None:
         assert found[f"gradient.{name}"][place] == pytest.approx(expected, rel=1e-4, abs=1e-9)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("per", PER)
 def test_folded_weights_make_of_samples_what_the_averages_do(per: str) -> None:
     """Scores of the folded network are those of one whose statistics of the batch are the averages."""

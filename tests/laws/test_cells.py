@@ -125,7 +125,7 @@ def test_cells_run_on_tiles_as_they_are_meant(name: str, form: str) -> None:
             assert relative_error(found.updated[key], expected.updated[key]) < TOLERANCE, key
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_gated_cells_are_those_of_pytorch(kind: str) -> None:
     """Weights and biases go in, and gradients come out, as torch.nn.GRU and LSTM have them."""
@@ -189,7 +189,7 @@ def test_event_based_cells_are_those_of_their_authors() -> None:
         assert relative_error(found[f"gradient.{name}"], parameter.grad.numpy()) < 1e-12, name
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", ["egru", "izhikevich", "exponential_lif", "slstm"])
 def test_gradients_of_smooth_spikes_are_those_of_finite_differences(name: str) -> None:
     of = NETWORKS[name]
@@ -231,7 +231,7 @@ def exponential_lif(currents: np.ndarray, rest: int) -> np.ndarray:
     return np.stack(spikes)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("name", "gain"), [("izhikevich", 12.0), ("exponential_lif", 2.5)])
 def test_neurons_spike_as_published(name: str, gain: float) -> None:
     of = network(name, timesteps=120)
@@ -248,7 +248,7 @@ def test_neurons_spike_as_published(name: str, gain: float) -> None:
     np.testing.assert_array_equal(np.stack(seen), wanted)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("reset", ["none", "subtract", "zero"])
 @pytest.mark.parametrize("inputs", [5, 6])
@@ -299,7 +299,7 @@ def test_spiking_lstms_are_those_of_snntorch(reset: str, learns: bool, inputs: i
         assert np.abs(made - gradient.reshape(made.shape)).max() <= 1e-6 * np.abs(gradient).max(), name
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("strategy", ["as_published", "graph_replay", "hoisted", "persistent"])
 @pytest.mark.parametrize(
     "name", ["gru", "lstm", "egru", "slstm", "slstm_zero", "learned thresholds", "izhikevich", "two, a timestep apart"]
@@ -317,7 +317,7 @@ def test_every_gpu_strategy_means_the_same(name: str, strategy: str) -> None:
         assert relative_error(np.asarray(made[value]), np.asarray(meant[value])) < 1e-12, value
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("name", "gates"), [("gru", 3), ("lstm", 4), ("egru", 3), ("slstm", 4)])
 def test_a_persistent_kernel_keeps_the_weights_of_all_gates(name: str, gates: int) -> None:
     made = lower_to_kernels(training_graph(NETWORKS[name]), STRATEGIES["persistent"], precision="fp32")
@@ -437,7 +437,7 @@ def test_names_that_cannot_be_are_refused(names: dict[str, Any], text: str) -> N
         replace(EVERYTHING, **names)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
@@ -537,7 +537,7 @@ def test_workloads_describe_cells() -> None:
     assert made.parameters["rb.hidden0"].public == "hidden0.recurrent_bias"
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("changes", "text"),
     [

@@ -551,7 +551,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_critical_path_is_that_of_chips_as_processes(name: str, share: float) -> None:

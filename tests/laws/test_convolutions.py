@@ -264,7 +264,7 @@ def test_planes_must_be_those_that_are_read() -> None:
         replace(network_of_planes(PLAIN).layers[0], neurons=7)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("strategy", sorted(name for name, each in STRATEGIES.items() if not each.lists))
 @pytest.mark.parametrize(
     "chain", ["two", "strided", "max after", "sum before", "depthwise", "two groups", "of itself, max after"]

@@ -88,7 +88,7 @@ def outputs(of: SpikingNetwork, values: Any) -> dict[str, Any]:
     return interpret(training_graph(of), values.for_graph(of))
 
 
-@pytest.mark.first(6)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("norms", NORMS)
 @pytest.mark.parametrize("keys", NETWORKS.values(), ids=NETWORKS)
 def test_currents_run_on_tiles_as_they_are_meant(keys: dict[str, Any], norms: str) -> None:

@@ -59,7 +59,7 @@ def delayed(sources: Sources, **changes: Any) -> SpikingNetwork:
     return network_reading(sources, **({"timesteps": 9, "delay": 0, "optimiser": ADAM} | changes))
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
     torch = pytest.importorskip("torch")
@@ -171,7 +171,7 @@ def test_cycles_are_counted_as_recorded(sources: Sources) -> None:
     assert [load.cycles_by_execution[:, 0].tolist() for load in loads] == slow_cycles(program, activity, ISSUE)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("strategy", ["as_published", "hoisted", "persistent"])
 def test_gpu_kernels_take_any_age(strategy: str, spikes: str) -> None:
@@ -179,7 +179,7 @@ def test_gpu_kernels_take_any_age(strategy: str, spikes: str) -> None:
         assert_same_training_step(delayed(sources, **(DENSE if spikes == "dense" else {})), strategy, 3)
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_whole_tensors_take_any_age(sources: Sources, spikes: str) -> None:
@@ -192,7 +192,7 @@ def test_whole_tensors_take_any_age(sources: Sources, spikes: str) -> None:
     assert_alike(replace(found, ids={}, listed={}), interpreted(network, values), network)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("sources", FORWARD.values(), ids=FORWARD)
 def test_a_nir_file_has_all_ages(sources: Sources) -> None:
     assert_nir_has(delayed(sources, capacities=None))
@@ -220,7 +220,7 @@ def test_a_workload_says_ages() -> None:
     assert input_distances(network)["output"] == 3
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("sources", "changes", "said"),
     [

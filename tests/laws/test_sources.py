@@ -190,7 +190,7 @@ def test_cycles_of_all_sources_are_counted_as_recorded() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_dense_spikes_of_several_sources(sources: dict[str, tuple[str, ...]], delay: int) -> None:
@@ -206,7 +206,7 @@ def test_gpu_kernels_take_all_sources(strategy: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_whole_tensors_take_all_sources(sources: dict[str, tuple[str, ...]], delay: int) -> None:

@@ -167,7 +167,7 @@ def assert_as_meant(network: SpikingNetwork, seed: int = 3, **how: Any) -> Whole
 LINEAR: dict[str, Any] = {"widths": (12, 70, 4), "capacities": (20, 4)}  # two blocks, spikes dropped
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("reset_by", ["state", "emission"])
 @pytest.mark.parametrize("reset_gradient", ["mask", "pass", "full"])
 @pytest.mark.parametrize(("model", "reset"), CASES)
@@ -191,7 +191,7 @@ def test_neurons_may_have_constants_of_their_own(reset_gradient: str) -> None:
     assert np.abs(engine.read("gradient.w.hidden0")).max() > 0
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("truncation", ["random", "lowest"])
 @pytest.mark.parametrize("model", ["synaptic", "lif"])
 @wirings
@@ -219,7 +219,7 @@ def test_the_last_timestep_is_read_whatever_the_burn_in() -> None:
     assert_as_meant(replace(network, layers=(*hidden, replace(output, spiking=False))))
 
 
-@pytest.mark.first(6)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("model", ["leaky", "lif"])
 @pytest.mark.parametrize("name", list(reversed(JUDGED)))
 def test_every_loss_is_run_as_meant(name: str, model: str) -> None:
@@ -235,7 +235,7 @@ def test_every_loss_is_run_as_meant(name: str, model: str) -> None:
     assert set(engine.activity().ids) == {"input", *(layer.name for layer in network.layers if layer.spiking)}
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 @pytest.mark.parametrize("scheduled", [False, True])
 @pytest.mark.parametrize("largest", [0.05, 0.0, 1e6])

@@ -73,7 +73,7 @@ def test_dense_spikes_equal_the_interpreter(network: SpikingNetwork, seed: int, 
 DENSE: dict[str, Any] = {"widths": (12, 70, 4), "spikes": "dense"}  # two blocks
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("reset_by", ["state", "emission"])
 @pytest.mark.parametrize("reset_gradient", ["mask", "pass", "full"])
 @pytest.mark.parametrize(("model", "reset"), CASES)
@@ -81,7 +81,7 @@ def test_every_linear_neuron_has_dense_spikes(model: str, reset: str, reset_grad
     assert_as_meant(linear_network(model, reset, reset_by=reset_by, reset_gradient=reset_gradient, **DENSE))
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("reset_gradient", ["mask", "full"])
 @pytest.mark.parametrize("model", ["synaptic", "lif"])
 @wirings
@@ -92,7 +92,7 @@ def test_every_wiring_has_dense_spikes(
     assert_as_meant(linear_network(model, "zero", reset_gradient=reset_gradient, spikes="dense", **more))
 
 
-@pytest.mark.first(6)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("model", ["leaky", "lif"])
 @pytest.mark.parametrize("name", JUDGED)
 def test_every_loss_has_dense_spikes(name: str, model: str) -> None:
@@ -126,7 +126,7 @@ def test_a_layer_reads_several_dense_ones(threads: int) -> None:
     assert_alike(replace(found, ids={}, listed={}), interpreted(network, values), network)
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("chain", AS_WHOLE_TENSORS.values(), ids=AS_WHOLE_TENSORS)
 def test_convolutions_are_run_as_they_are_meant(chain: tuple[Convolution, ...], delay: int) -> None:
@@ -237,7 +237,7 @@ NORMED: dict[str, SpikingNetwork] = {
 }  # fmt: skip
 
 
-@pytest.mark.first(len(NORMED) // 3)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", NORMED)
 def test_norms_are_run_as_they_are_meant(name: str, threads: int) -> None:

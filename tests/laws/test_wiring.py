@@ -316,7 +316,7 @@ def test_wide_layers_on_many_tiles(recurrence: str, delay: int, bias: bool) -> N
 # ---- GPUs
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @wirings
 def test_gpu_strategies_give_the_gradients_of_the_interpreter(
