@@ -167,9 +167,10 @@ def compare(
         spikes = recorded_spikes(wanted, tiled[0], SPIKES_OF, progress)
         for each in tiled:
             case = Case.of(network_of(wanted), each, spikes, wanted.mapping)
-            aims = Aims(sram_bytes=each.tile.sram_bytes, clock_hz=each.chip.clock_hz)
             processes = os.cpu_count() or 1
-            best = search(case, aims, candidates=best_mapping, processes=processes, progress=progress, explained=False)
+            best = search(
+                case, Aims.of(each), candidates=best_mapping, processes=processes, progress=progress, explained=False
+            )
             found[each.name] = best.best.options
         wanted = wanted.model_copy(update={"mapping": found[tiled[0].name]})
     with _backgrounds(report) as (advising, drawing), _named(mapping):
@@ -318,12 +319,7 @@ def place(
     network = network_of(wanted)
     recorded = recorded_spikes(wanted, tiled, training_steps, progress) if training_steps else None
     case = Case.of(network, tiled, recorded or filled_activity(network, fill), wanted.mapping)
-    aims = Aims(
-        objective=objective,
-        within=parse_limits(within),
-        sram_bytes=tiled.tile.sram_bytes,
-        clock_hz=tiled.chip.clock_hz,
-    )
+    aims = Aims.of(tiled, objective=objective, within=parse_limits(within))
     find = smallest_sram if smallest else search
     found = find(case, aims, candidates=candidates, processes=processes or os.cpu_count() or 1, progress=progress)
     if recorded is not None:
