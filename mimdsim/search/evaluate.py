@@ -66,7 +66,7 @@ def estimate(case: Case, options: MappingOptions, joules: bool = False) -> Candi
 
     Raises DoesNotFit for too few tiles and MappingError for a mapping that cannot be.
     """
-    placement, program = merged_program(case.graph, case.network, case.machine, options, Watch())
+    placement, program = merged_program(case.graph, case.network, case.machine, options, Watch(case.machine))
     chosen = _with_neighbours(_sampled_tiles(placement, program, case.machine), case.machine, placement.tiles_per_chip)
     sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
     memory = memory_of(sampled, case.machine)
