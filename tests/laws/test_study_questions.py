@@ -272,12 +272,13 @@ def test_the_least_that_fits_and_what_it_costs() -> None:
     question = {"question_kind": "least-that-fits", "axes": {SRAM: (1, 2)}}
     said = lines_of(*rows, **question)
     assert said.startswith(
-        f"{SRAM} = 128 KiB is the least that fits (64 KiB: does not fit), at 1.50 times (1.48 to 1.53) the time of the "
-        "best, 512 KiB; from 256 KiB on, more makes no practical difference (under 2 %)."
+        f"{SRAM} = 128 KiB is the least that fits (64 KiB: does not fit), with 100 B needed on the fullest tile, at "
+        "1.50 times (1.48 to 1.53) the time of the best, 512 KiB; from 256 KiB on, more makes no practical difference "
+        "(under 2 %)."
     )
     assert "- The least that fits lies between 64 KiB and 128 KiB, two values that were looked at." in said
     limited = lines_of(*[one | {"fits": True} for one in rows], **question, constraints=("max time 2.5 ms",))
-    assert f"{SRAM} = 256 KiB is the least that fits (128 KiB: beyond max time 2.5 ms), and more makes no" in limited
+    assert f"{SRAM} = 256 KiB is the least that fits (128 KiB: beyond max time 2.5 ms), with 100 B " in limited
     assert "the least that was looked at, so less may fit too" in lines_of(*rows[1:], **question)
     rising = [one | {"fits": True} for one in rows[1:3]]
     assert "the best, 256 KiB, the most that was looked at, beyond which more may gain more." in lines_of(
