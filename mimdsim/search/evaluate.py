@@ -228,6 +228,7 @@ def time_mapping(case: Case, options: MappingOptions) -> TimedMapping:
             host_seconds=profile.host_seconds,
         ),
         unknown=profile.unknown,
+        code_alone=profile.memory.code_alone,
         seconds=profile.seconds_per_training_step,
         exposed_seconds=profile.host_exposed_seconds,
         spans=tuple((span.name, span.cycles) for span in profile.spans),

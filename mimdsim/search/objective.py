@@ -70,7 +70,8 @@ class TimedMapping(Shown):
     """A mapping compiled and timed in full. seconds: of a training step, in exposed_seconds of which the chip waits for
     the host; spans: (superstep, cycles) in program order;
     fits: whether it fits the tile memory; shares: of every layer (name, parts of batch, inputs, neurons; replicas);
-    chips: in use; unknown: why its time cannot be told, or ''."""
+    chips: in use; unknown: why its time cannot be told, or ''; code_alone:
+    that its code leaves no room for variables, or ''."""
 
     options: MappingOptions
     figures: Figures
@@ -81,6 +82,7 @@ class TimedMapping(Shown):
     shares: tuple[tuple[str, int, int, int, int], ...]
     chips: int
     unknown: str = ""
+    code_alone: str = ""
 
     @property
     def waits_for_host(self) -> bool:

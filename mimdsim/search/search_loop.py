@@ -335,6 +335,7 @@ def _why(finished: list[TimedMapping], aims: Aims, candidates: int) -> str:
         more = "raise the limit of tiles" if "tiles" in dict(aims.within) else "take a machine with more (chip.tiles)"
         return f"{said}: the layers need more tiles than there are; {more}"
     near = min(finished, key=lambda one: aims.rank(one.figures))
+    said += near.code_alone and f": {near.code_alone}"
     if not near.fits and near.figures.peak_bytes <= aims.sram_bytes:
         return (
             f"{said}: code and vertex state of the closest, which needs {near.figures.peak_bytes:,} bytes in all, are "

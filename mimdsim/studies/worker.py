@@ -204,7 +204,7 @@ def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
         "samples_per_second": round(batch / profile.seconds_per_training_step, 3),
         "samples_per_joule": round(batch / energy.joules, 3) if energy and energy.joules else None,
         "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
-        "note": "; ".join(cautions),
+        "note": "; ".join([*filter(None, [profile.memory.code_alone]), *cautions]),
     }
 
 
