@@ -8,6 +8,7 @@ import pytest
 
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import simulate
+from mimdsim.pipeline.overrides import load_line_up
 from mimdsim.profile import RunProfile, load_profile, save_profile
 from mimdsim.profile.store import MAX_PROFILE_BYTES
 from mimdsim.report import summary_lines, write_report
@@ -34,6 +35,15 @@ def compared() -> RunProfile:
     beside = (on(chip__clock_hz="2 GHz"), on(chip__tiles=32), on(tile__sram_bytes="30 KiB", chip__clock_hz="0.5 GHz"))
     slow_host = {"host__request_seconds": 0, "host__bytes_per_second": "1 TB/s"}
     return simulate(load_workload("digits", SMALL), on(**slow_host), beside=beside).profile
+
+
+def test_machines_of_one_title_are_told_apart_by_name(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text('base = "bow"\ntitle = "Mine"\n')
+    paths = [str(tmp_path / f"{name}.toml") for name in ("one", "two")]
+    tiled, gpus = load_line_up([*paths, "tiny", "a100"], {})
+    assert [one.title for one in tiled] == [f"Mine ({paths[0]})", f"Mine ({paths[1]})", on().title]
+    assert gpus[0] == load_machine("a100")
 
 
 def test_no_operation_is_free_on_tiles_because_its_vertex_does_the_work_of_two() -> None:
