@@ -182,7 +182,10 @@ def _bytes_in(count: float, digits: int) -> str:
 UNCERTAINTY = {"measured": 0.05, "published": 0.10, "derived": 0.30, "assumed": 0.50}
 SOURCE_KINDS = tuple(UNCERTAINTY)
 _WITHIN = re.compile(rf"({'|'.join(SOURCE_KINDS)}) within (\d{{1,3}}(?:\.\d{{1,6}})?) %")
-HOW = f"must begin with one of {', '.join(SOURCE_KINDS)} and a colon, or with a share too: 'measured within 3 %:'"
+HOW = (
+    f"must begin with one of {', '.join(SOURCE_KINDS)} and a colon, or with a share too: 'measured within 3 %:'; then "
+    "say where from, e.g. 'assumed: as on the predecessor'"
+)
 
 
 def kind_of(source: str) -> str:
@@ -194,6 +197,11 @@ def is_kind(kind: str) -> bool:
     """Whether `uncertainty` knows it: no share above 100 %."""
     found = _WITHIN.fullmatch(kind)
     return kind in UNCERTAINTY or (found is not None and float(found[2]) <= 100)
+
+
+def is_source(text: str) -> bool:
+    """Whether it has a kind, a colon and what says where from."""
+    return is_kind(kind_of(text)) and bool(text.partition(":")[2].strip())
 
 
 def has_own_share(kind: str) -> bool:
