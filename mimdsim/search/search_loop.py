@@ -232,7 +232,8 @@ def estimate_candidates(
         seen.update(new)
         for begin in range(0, len(new), ROUND):
             known.extend(estimate_mappings(evaluate, list(new.values())[begin : begin + ROUND]))
-            progress("mappings", min(len(seen), candidates), candidates)
+            left = max(0, len(new) - begin - ROUND)
+            progress("mappings", min(len(seen) - left, candidates), candidates)
         known.sort(key=lambda one: aims.rank(one.figures))
 
     first = [case.published, case.published.model_copy(update={"program": "best"}), case.options]

@@ -275,7 +275,10 @@ def test_limits_are_kept_or_refused_with_the_closest() -> None:
 def test_the_smallest_memory_is_that_of_all_levers_and_timed_on_its_own_machine() -> None:
     """Keeping every sixth timestep needs less than any split alone; energy was that of tiles of a gigabyte."""
     case = small_case("digits", 40, **{"data.timesteps": 36, "training.batch": 6})
-    made = smallest_sram(case, aims_of(case), candidates=4)
+    shown: list[tuple[str, int, int]] = []
+    made = smallest_sram(case, aims_of(case), candidates=4, progress=lambda *each: shown.append(each))
+    assert {"round 1: mappings", "round 1: other options", "round 2: mappings"} <= {what for what, _, _ in shown}
+    assert all(done <= total for _, done, total in shown)
     least = made.best.figures.peak_bytes
     assert made.best.fits
     assert made.best.options.stash.startswith("every:")
