@@ -23,10 +23,10 @@ MOST_COMPARED, FEWEST = 3_000_000_000, 50  # pairs of designs in all draws of a 
 class Ranking:
     """The designs of a study's result by its metrics, and what so many draws say of them.
 
-    metrics: those of the study that some design has; unknown: the others. middle: float64[metrics, designs], without
-    doubts. timed, fits: bool[designs]; met: bool[constraints, designs], at the middle of their intervals. Shares of the
-    draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept is as good in
-    every metric and better in one; best_p, nothing that is kept is better in the first metric.
+    metrics: those of the study that some design has; unknown: the others, and limited ones. middle: float64[metrics,
+    designs], without doubts. timed, fits: bool[designs]; met: bool[constraints, designs], at the middle of their
+    intervals. Shares of the draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept
+    is as good in every metric and better in one; best_p, nothing that is kept is better in the first metric.
 
     conditions: varied fields that are properties of the workload. Designs are compared only with those that have the
     same values of them; group: int[designs], which these are.
@@ -46,7 +46,8 @@ class Ranking:
         asked = [METRICS[name] for name in study.metrics]
         values = {metric: _middle(metric, self.designs, study) for metric in asked}
         self.metrics = tuple(metric for metric in asked if not np.isnan(values[metric]).all())
-        self.unknown = tuple(metric for metric in asked if metric not in self.metrics)
+        limited = [each for one in study.limits if np.isnan(_middle(each := one.metric, self.designs, study)).all()]
+        self.unknown = tuple(dict.fromkeys([*(metric for metric in asked if metric not in self.metrics), *limited]))
         self.middle = np.array([values[metric] for metric in self.metrics]).reshape(
             len(self.metrics), len(self.designs)
         )
@@ -77,7 +78,11 @@ class Ranking:
             return ["no result"]
         if not self.fits[at]:
             return ["does not fit"]
-        beyond = [f"beyond {limit}" for limit, met in zip(self.study.limits, self.met[:, at], strict=True) if not met]
+        beyond = [
+            f"{limit.metric.name} unknown" if limit.metric in self.unknown else f"beyond {limit}"
+            for limit, met in zip(self.study.limits, self.met[:, at], strict=True)
+            if not met
+        ]
         return beyond or ([] if self.kept[at] else ["metric unknown"])
 
     @cached_property

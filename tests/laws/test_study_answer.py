@@ -365,11 +365,15 @@ def test_what_binds_and_what_is_unknown() -> None:
     said = lines_of(*rows, metrics=("time", "accuracy"), constraints=("max area 600 mm2",))
     assert "Best in time of 2 points: chip.tiles = 200." in said
     assert "Left out of 2 points: 1 (1 beyond max area 600 mm2)." in said
-    assert "Unknown for every point, so left out: accuracy." in said
+    assert "Unknown for every point: accuracy (needs spikes of a training instead of fill)." in said
+    without = [one | dict.fromkeys(area(0, 0, 0)) for one in rows]
+    limited = lines_of(*without, metrics=("time",), constraints=("max area 600 mm2",))
+    assert "Left out of 2 points: 2 (2 area unknown)." in limited
+    assert "Unknown for every point: area (needs [area] in the machine's description)." in limited
     assert "The GPUs stand in no answer" not in said
     assert "The GPUs stand in no answer" in lines_of(*rows, metrics=("area",), gpus=("a100",))
     assert "- Without max area 600 mm2, best would be chip.tiles = 100: 1 ms (0.8 to 1.2), 2 times better." in said
-    assert "- The accuracy of no point is known." in said
+    assert "- No point has accuracy (needs spikes of a training instead of fill)." in said
     assert "Constraints there: max area 600 mm2: 400 mm2 (350 to 450)." in said
     assert "- chip.tiles = 200 is about the largest value looked at; beyond may be better." in said
     none = lines_of(*rows, constraints=("max area 360 mm2",))
