@@ -12,12 +12,17 @@ from mimdsim.report.formatting import field_values, quantity
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, TIME, Metric, over_workloads
 from mimdsim.studies.monte_carlo import DRAWS, DesignRows, Draws, collect_designs
-from mimdsim.studies.results import FIRING_COLUMN, is_property
+from mimdsim.studies.results import FIRING_COLUMN, NO_EFFECT, is_property
 from mimdsim.studies.runner import StudyResult
 
 BLOCK = 32  # designs compared at a time
 LEADERS = 64
 MOST_COMPARED, FEWEST = 3_000_000_000, 50  # pairs of designs in all draws of a front; draws of it
+
+
+def resolution(study: Study) -> float:
+    """The share of a metric by which points have to differ to be told apart."""
+    return min(NO_EFFECT, study.practical_difference)
 
 
 class Ranking:
@@ -26,7 +31,8 @@ class Ranking:
     metrics: those of the study that some design has; unknown: the others, and limited ones. middle: float64[metrics,
     designs], without doubts. timed, fits: bool[designs]; met: bool[constraints, designs], at the middle of their
     intervals. Shares of the draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept
-    is as good in every metric and better in one; best_p, nothing that is kept is better in the first metric.
+    is as good in every metric and better in one; best_p, nothing that is kept is better in the first metric by more
+    than the model resolves.
 
     conditions: varied fields that are properties of the workload. Designs are compared only with those that have the
     same values of them; group: int[designs], which these are.
@@ -164,19 +170,20 @@ class Ranking:
 
     def compare(self, a: int, b: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """float64[b] each: in which share of the draws design `a` is better in the first metric than each of `b`, and
-        exactly as good."""
+        no different as far as the model resolves."""
         others = np.asarray(b, dtype=int)
         wins, ties = np.zeros((2, len(others)))
         for draws in self.draws.parts(len(others) + 1):
             less = _lower(self.draws, self.metrics[0], np.array([a, *others]), draws)
-            wins += (less[1:] > less[0]).sum(axis=1)
-            ties += (less[1:] == less[0]).sum(axis=1)
+            even = resolution(self.study) * np.minimum(np.abs(less[1:]), np.abs(less[0]))
+            wins += (less[1:] - less[0] > even).sum(axis=1)
+            ties += (np.abs(less[1:] - less[0]) <= even).sum(axis=1)
         return wins / self.draws.count, ties / self.draws.count
 
     @cached_property
     def rivals(self) -> tuple[list[int], list[tuple[int, float]]]:
-        """The other kept designs: those exactly as good as the best in the first metric in every draw; and the rest,
-        strongest first, with the probability that the best is better."""
+        """The other kept designs: those that the model does not tell from the best in the first metric in any draw; and
+        the rest, strongest first, with the probability that the best is better."""
         others = self.kept.copy()
         if self.best is None:
             return [], []
@@ -244,7 +251,9 @@ def _shares(
             step = max(1, min(draws.count // FEWEST, draws.count * compared // MOST_COMPARED))
         on = on[:, ::step]
         for those in groups:
-            best[those] = kept[those] & (values[0, those] == values[0, those].min(axis=0))
+            least = values[0, those].min(axis=0)
+            with np.errstate(invalid="ignore"):
+                best[those] = kept[those] & (values[0, those] <= least + resolution(study) * np.abs(least))
             alone = len(those) == 1
             on[those] = kept[those, ::step] & (alone or nondominated(values[:, those, ::step]))
         counts += np.stack([kept.sum(axis=1), on.sum(axis=1), best.sum(axis=1)])

@@ -73,12 +73,16 @@ def test_what_is_asked_of_a_machine_and_what_is_chosen(field: str, asked: bool) 
 
 def test_what_differs_little_is_no_best() -> None:
     rows = [row({"x": (ms, 0.1)}) for ms in (1.0984, 1.0979, 2.0)]
-    said = lines_of(*rows).splitlines()
+    first, *said = lines_of(*rows).splitlines()
+    assert first == "Up to chip.tiles = 200, it makes no practical difference (under 2 %) in time."
     assert said[0] == (
         "No practical difference (under 2 %) in time between the best 2 of 3 points: chip.tiles = 200, 100; the "
         "next, chip.tiles = 300, has 1.82 times (1.75 to 1.90) its time, worse with probability over 99.9 %."
     )
     assert said[1] == "At the first of them: time 1.098 ms (0.9979 to 1.198)."
+    rows = [row({"x": (ms, 0.1)}) for ms in (2.0, 1.0979, 1.0984, 1.09)]
+    assert lines_of(*rows).startswith("From chip.tiles = 200 on, it makes no practical difference (under 2 %) in time.")
+    assert "beyond may be better" not in lines_of(*rows)
     rows = [row({"x": (ms, 0.1)}) for ms in (1.0984, 1.0979, 2.0)]
     assert lines_of(*rows, practical_difference=0.0001).startswith("Best in time of 3 points: chip.tiles = 200.")
     rows = [
