@@ -123,7 +123,7 @@ class Ranking:
     def shown(self, metric: int, at: int) -> str:
         """A metric of a design with its interval: '1.12 ms (0.83 to 1.4)'."""
         one, ends = self.metrics[metric], (float(self.middle[metric, at]), *self.interval(metric, at))
-        return quantity(one.unit, *(end * one.scale for end in ends))
+        return quantity(one.unit, *(end * one.scale for end in ends), beside=self.middle[metric] * one.scale)
 
     @cached_property
     def best(self) -> int | None:

@@ -329,7 +329,7 @@ def test_the_answer_comes_first() -> None:
     assert said[7] == "All 5 points are done."
     change = said[said.index("What would change this:") + 1 :]
     assert change[0] == (
-        "- Without the memory of a tile, best would be chip.tiles = 400: 500 us (400 to 600); it "
+        "- Without the memory of a tile, best would be chip.tiles = 400: 0.5 ms (0.4 to 0.6); it "
         "lacks 1 KiB on the fullest tile."
     )
     assert re.match(r"- chip\.tiles = 300 is better with probability \d\d %\.", change[1])
@@ -448,6 +448,12 @@ def test_values_of_fields_have_their_unit(key: str, value: Any, said: str) -> No
 def test_numbers_in_one_unit() -> None:
     assert common_unit("seconds", (2e-3, 0.5e-3, 0, float("nan"))) == (1e-6, "us")
     assert common_unit("count", (3,)) == (1.0, "")
+    assert common_unit("bytes_per_second", (5e8,)) == (1e6, "MB/s")
+    assert field_values("x.bytes_per_second", [5e8, 1e9, 1.28e11]) == ["500 MB/s", "1 GB/s", "128 GB/s"]
+    assert quantity("seconds", 2e-3, 1e-3, 3e-3, beside=[2e-3, 0.5e-3]) == "2 ms (1 to 3)"
+    assert field_values("x.bytes", [65536, 1 << 20, 0]) == ["64 KiB", "1024 KiB", "0 KiB"]
+    assert field_values("x.seconds", [1e-6, 1.0]) == ["1 us", "1 s"]
+    assert field_values("x.cycles", [0, 1, 2]) == ["0 cycles", "1 cycle", "2 cycles"]
     assert quantity("seconds", 1.2e-3, 0.9e-3, 1.6e-3) == "1.2 ms (0.9 to 1.6)"
     assert quantity("", 1234.5678, 1, 1) == "1,235"
 

@@ -91,7 +91,7 @@ def test_what_differs_little_is_no_best() -> None:
     said = lines_of(*rows, axes={"chip.tiles": (0, 1), "tile.issue_cycles": (0, 1)}).splitlines()
     assert said[0] == (
         "Best in time of 4 points: chip.tiles = 0, with no practical difference (under 2 %) between 2 points: "
-        "tile.issue_cycles = 0 cycles, 1 cycles; the next, chip.tiles = 1, tile.issue_cycles = 0 cycles, has 2.00 "
+        "tile.issue_cycles = 0 cycles, 1 cycle; the next, chip.tiles = 1, tile.issue_cycles = 0 cycles, has 2.00 "
         "times (1.90 to 2.10) its time, worse with probability over 99.9 %."
     )
     table = said[said.index("Each value at the best of the other fields:") :]
