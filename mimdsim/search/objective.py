@@ -68,10 +68,9 @@ class Figures:
 @dataclass(frozen=True, kw_only=True)
 class TimedMapping(Shown):
     """A mapping compiled and timed in full. seconds: of a training step, in exposed_seconds of which the chip waits for
-    the host; spans: (superstep, cycles) in program order;
-    fits: whether it fits the tile memory; shares: of every layer (name, parts of batch, inputs, neurons; replicas);
-    chips: in use; unknown: why its time cannot be told, or ''; code_alone:
-    that its code leaves no room for variables, or ''."""
+    the host; spans: (superstep, cycles) in program order; fits: whether it fits the tile memory; shares: of every layer
+    (name, parts of batch, inputs, neurons; replicas); chips: in use; unknown: why its time cannot be told, or '';
+    code_alone: that its code leaves no room for variables, or ''."""
 
     options: MappingOptions
     figures: Figures
@@ -134,9 +133,9 @@ class Aims:
 
     def order(self, cycles: np.ndarray, peak_bytes: np.ndarray, tiles: np.ndarray, host_seconds: float) -> np.ndarray:
         """int64[mappings]: mappings of unknown energy, best first; of those as good, the one that leaves most tiles to
-        other layers."""
+        other layers, or of those that take as long because of the host the one of fewest cycles."""
         excess, aim = self._ranked(cycles, peak_bytes, tiles, host_seconds, None)
-        return np.lexsort((cycles, tiles, aim, excess))
+        return np.lexsort((cycles, tiles, *([cycles] if self.objective == "time" else []), aim, excess))
 
     def seconds(self, cycles: Number, host_seconds: float) -> Any:
         """Of a training step: the host streams the next batch while the chip computes, or after it."""

@@ -127,6 +127,7 @@ def test_a_mapping_is_ranked_by_the_time_with_its_host(depth: int) -> None:
     short, fast = (Figures(cycles=n, peak_bytes=9, tiles=1, host_seconds=s) for n, s in ((900, 2e-6), (400, 3e-6)))
     assert aims.rank(short) < aims.rank(fast)
     assert aims.rank(replace(short, cycles=800)) < aims.rank(short)  # the chip's, where the host takes as long
+    assert aims.order(np.array([900, 800]), np.array([9, 9]), np.array([1, 2]), 2e-6).tolist() == [1, 0]
 
 
 def test_bands_side_by_side_count_as_bands_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +241,8 @@ def test_each_objective_is_least_for_its_own_winner(monkeypatch: pytest.MonkeyPa
     """Of all that its search timed; of what others found with as many candidates as `place` takes none is better by
     more than MISSED, as no search tries everything."""
     case = small_case("digits")
+    no_host = {"host.request_seconds": 0, "host.bytes_per_second": "1 TB/s"}  # which would set the time of most
+    case = replace(case, machine=changed_machine(case.machine, no_host))
     known: dict[str, Candidate | None] = {}  # most candidates are those of every objective
 
     def estimates(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate | None]:

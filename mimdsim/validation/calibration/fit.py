@@ -70,8 +70,8 @@ class Narrowed(Shown):
     """What measurements make of a machine: `machine`, and `content` for a file of its own.
 
     stay: doubted numbers on which no row bears. formulas: what else the predictions of a kind of rows are doubted for,
-    (low, value, high) in shares of that doubt, -1 to 1; the machine does not hold these. other: rows not used, by
-    why.
+    (low, value, high) in shares of that doubt, -1 to 1; the machine does not hold these. other: the rows not
+    used, by why.
     """
 
     sourced: MimdMachine
