@@ -78,6 +78,11 @@ class Ranking:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
         return np.asarray(self.fits & self.met.all(axis=0) & ~np.isnan(self.middle).any(axis=0))
 
+    @property
+    def unknown_words(self) -> list[str]:
+        """The metrics that no point has, and where points have others what to write."""
+        return [metric.unknown_words if self.timed.any() else metric.name for metric in self.unknown]
+
     def problems(self, at: int) -> list[str]:
         """Why a design is left out; nothing of one that is kept."""
         if not self.timed[at]:

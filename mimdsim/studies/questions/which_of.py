@@ -259,7 +259,7 @@ def no_best(ranking: Ranking) -> str:
         return f"No point fits: the nearest, {ranking.name(at)}, needs {needs}."
     if not ranking.metrics:
         why = next((f": {row['note']}" for rows in ranking.designs for row in rows if row.get("note")), "")
-        return f"No point has {' or '.join(metric.unknown_words for metric in ranking.unknown)}{why}."
+        return f"No point has {' or '.join(ranking.unknown_words)}{why}."
     likely = int(ranking.keeps_p.argmax())
     p, more = float(ranking.keeps_p[likely]), ""
     if p > 0:
