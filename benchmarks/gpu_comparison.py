@@ -159,7 +159,7 @@ def at_best(number: int, fill: float) -> TiledProfile:
     workload, machine = load_workload(name, changes), tiled_machine()
     network = network_of(workload)
     activity = filled_activity(network, fill)
-    aims = Aims(sram_bytes=machine.tile.sram_bytes, clock_hz=machine.chip.clock_hz)
+    aims = Aims.of(machine)
     case = Case.of(network, machine, activity, workload.mapping)
     found = search(case, aims, candidates=SEARCHED, explained=False)
     best = workload.model_copy(update={"mapping": found.best.options})

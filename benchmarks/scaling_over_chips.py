@@ -92,7 +92,7 @@ def ways(name: str, on: str, chips: int, batch: int, candidates: int, processes:
     activity = filled_activity(network, FILL)
     graph = training_graph(network)
     case = Case(network=network, graph=graph, machine=several, activity=activity, options=workload.mapping)
-    aims = Aims(sram_bytes=several.tile.sram_bytes, clock_hz=several.chip.clock_hz)
+    aims = Aims.of(several)
     mappings: dict[str, list[MappingOptions]] = {}
     for groups in numbers_of_groups(case):
         with evaluator(batch_share(case, groups), processes) as evaluate:

@@ -148,10 +148,10 @@ def compare(
     report: str | Path | None = None,
     progress: Progress = silent,
 ) -> Run:
-    """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine, the others
-    are timed with its spikes. workload, changes, mapping, report, progress: as in `run`. machines: one
-    or several, tiled ones and GPUs; the first tiled one leads. best_mapping: search for the best mapping of every
-    tiled machine among so many, with the spikes of some training steps.
+    """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine that it fits,
+    the others are timed with its spikes. workload, changes, mapping, report, progress: as in `run`. machines: one
+    or several, tiled ones and GPUs. best_mapping: search for the best mapping of every tiled machine among so many,
+    with the spikes of some training steps.
 
         >>> mimdsim.compare("digits", ("bow", "mk2", "a100"), report="reports/three")  # doctest: +SKIP
     """
@@ -167,29 +167,41 @@ def compare(
         spikes = recorded_spikes(wanted, tiled[0], SPIKES_OF, progress)
         for each in tiled:
             case = Case.of(network_of(wanted), each, spikes, wanted.mapping)
-            aims = Aims(sram_bytes=each.tile.sram_bytes, clock_hz=each.chip.clock_hz)
             processes = os.cpu_count() or 1
-            best = search(case, aims, candidates=best_mapping, processes=processes, progress=progress, explained=False)
-            found[each.name] = best.best.options
-        wanted = wanted.model_copy(update={"mapping": found[tiled[0].name]})
+            with contextlib.suppress(DoesNotFit):  # said where it is compiled
+                best = search(
+                    *(case, Aims.of(each)),
+                    candidates=best_mapping,
+                    processes=processes,
+                    progress=progress,
+                    explained=False,
+                )
+                found[each.name] = best.best.options
+    given = [one for one in line_up if isinstance(given_machine(one), MimdMachine)]
     with _backgrounds(report) as (advising, drawing), _named(mapping):
-        made = simulate(
-            *(wanted, tiled[0], gpus),
-            beside=tiled[1:],
-            mappings=found,
-            described=descriptions_of(workload, line_up, mapping),
-            progress=progress,
-            changes=for_workload | for_machine | _from_file(mapping),
-            background=advising,
-        )
+        refusals: dict[str, str] = {}
+        for place, reference in enumerate(tiled):
+            try:
+                made = simulate(
+                    wanted.model_copy(update={"mapping": found.get(reference.name, wanted.mapping)}),
+                    *(reference, gpus),
+                    beside=(*tiled[:place], *tiled[place + 1 :]),
+                    mappings=found,
+                    described=descriptions_of(workload, line_up, mapping),
+                    progress=progress,
+                    changes=for_workload | for_machine | _from_file(mapping),
+                    background=advising,
+                )
+                break
+            except DoesNotFit as refusal:
+                refusals[reference.title] = str(refusal)
+        else:
+            raise DoesNotFit("\n".join(refusals.values()))
+        why = [f"the reference is {reference.title}, not {no}: {it.splitlines()[0]}" for no, it in refusals.items()]
+        made = replace(made, profile=replace(made.profile, warnings=(*why, *made.profile.warnings)))
         if not best_mapping:
-            made = replace(made, asked=_asked(workload, _first_tiled(line_up), changes, mapping))
+            made = replace(made, asked=_asked(workload, given[place], changes, mapping))
         return _written(made, report, progress, advising, drawing)
-
-
-def _first_tiled(machines: Sequence[GivenMachine | GivenGpu]) -> GivenMachine | GivenGpu:
-    """The reference among machines as they were given."""
-    return next(one for one in machines if isinstance(given_machine(one), MimdMachine))
 
 
 def sweep(
@@ -318,12 +330,7 @@ def place(
     network = network_of(wanted)
     recorded = recorded_spikes(wanted, tiled, training_steps, progress) if training_steps else None
     case = Case.of(network, tiled, recorded or filled_activity(network, fill), wanted.mapping)
-    aims = Aims(
-        objective=objective,
-        within=parse_limits(within),
-        sram_bytes=tiled.tile.sram_bytes,
-        clock_hz=tiled.chip.clock_hz,
-    )
+    aims = Aims.of(tiled, objective=objective, within=parse_limits(within))
     find = smallest_sram if smallest else search
     found = find(case, aims, candidates=candidates, processes=processes or os.cpu_count() or 1, progress=progress)
     if recorded is not None:

@@ -30,7 +30,7 @@ from mimdsim.base.errors import AS_CHANGED, MOST_PROBLEMS, DescriptionError, sho
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.search_path import NAMES_FILES
 from mimdsim.base.shown import Sheet, Shown, brief
-from mimdsim.base.units import HOW, is_kind, kind_of, parse_quantity
+from mimdsim.base.units import HOW, is_source, parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
 MAX_DEPTH = 16  # nesting of tables and lists; ours are 4 deep
@@ -122,7 +122,7 @@ class SourcedSection(Section):
         for key, text in self.sources.items():
             if key not in type(self).model_fields:
                 problems.append(f"sources: no field '{key}'{suggest(key, type(self).model_fields)}")
-            if not is_kind(kind_of(text)):
+            if not is_source(text):
                 problems.append(f"sources.{key}: {HOW}")
         if problems:
             more = f"; and {len(problems) - MOST_PROBLEMS:,} more" if len(problems) > MOST_PROBLEMS else ""

@@ -41,6 +41,8 @@ _POWERS: dict[str, Powers] = {  # of units that are not base units; cycles and o
     "cycles": {},
     "flops": {},
 }
+ONLY_READ = ("Gbit/s", "cycle")  # units that no number is shown in
+MOST_IN_UNIT = 1024  # of a unit, that numbers beside each other share
 REFUSED_BYTES = {"KB", "kB", "MB", "GB", "TB", "K", "M", "G"}
 MOST_CHARACTERS = 100  # of a number with its unit
 _QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:[._][0-9]+)*|[0-9]*\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*((?:[A-Za-z/]+2?)?)")
@@ -130,7 +132,7 @@ def common_unit(field: str, numbers: Iterable[float]) -> tuple[float, str]:
     count."""
     units = UNITS.get(dimension(field) or "", {})
     sizes = [abs(number) for number in numbers if number and math.isfinite(number)]
-    ascending = sorted((factor, unit) for unit, factor in units.items())
+    ascending = sorted((factor, unit) for unit, factor in units.items() if unit not in ONLY_READ)
     if not ascending:
         return 1.0, ""
     if not sizes:
@@ -138,10 +140,26 @@ def common_unit(field: str, numbers: Iterable[float]) -> tuple[float, str]:
     return max((pair for pair in ascending if pair[0] <= min(sizes)), default=ascending[0])
 
 
+def unit_beside(field: str, number: float, beside: Iterable[float], *, tenths: bool) -> tuple[float, str]:
+    """A unit of a number and those that it stands beside, of which none is below one (or a tenth, where there is none
+    like that); where these are too far apart, that of the number."""
+    sizes = [abs(each) for each in beside if each and math.isfinite(each)]
+    for times in (1, 10)[: 1 + tenths] if sizes else ():
+        factor, unit = common_unit(field, (times * min(sizes),))
+        if max(sizes) <= MOST_IN_UNIT * factor:
+            return factor, unit
+    return common_unit(field, (number,))
+
+
+def with_unit(number: str, unit: str) -> str:
+    """'1.85 GHz'; '1 cycle'."""
+    return f"{number} {'cycle' if (number, unit) == ('1', 'cycles') else unit}".strip()
+
+
 def show_quantity(number: float, field: str) -> str:
     """A number of `field` for people, in the largest of its units that leaves at least one: '1.85 GHz'."""
     factor, unit = common_unit(field, (number,))
-    return f"{number / factor:g} {unit}".strip()
+    return with_unit(f"{number / factor:g}", unit)
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -182,7 +200,10 @@ def _bytes_in(count: float, digits: int) -> str:
 UNCERTAINTY = {"measured": 0.05, "published": 0.10, "derived": 0.30, "assumed": 0.50}
 SOURCE_KINDS = tuple(UNCERTAINTY)
 _WITHIN = re.compile(rf"({'|'.join(SOURCE_KINDS)}) within (\d{{1,3}}(?:\.\d{{1,6}})?) %")
-HOW = f"must begin with one of {', '.join(SOURCE_KINDS)} and a colon, or with a share too: 'measured within 3 %:'"
+HOW = (
+    f"must begin with one of {', '.join(SOURCE_KINDS)} and a colon, or with a share too: 'measured within 3 %:'; then "
+    "say where from, e.g. 'assumed: as on the predecessor'"
+)
 
 
 def kind_of(source: str) -> str:
@@ -194,6 +215,11 @@ def is_kind(kind: str) -> bool:
     """Whether `uncertainty` knows it: no share above 100 %."""
     found = _WITHIN.fullmatch(kind)
     return kind in UNCERTAINTY or (found is not None and float(found[2]) <= 100)
+
+
+def is_source(text: str) -> bool:
+    """Whether it has a kind, a colon and what says where from."""
+    return is_kind(kind_of(text)) and bool(text.partition(":")[2].strip())
 
 
 def has_own_share(kind: str) -> bool:

@@ -33,8 +33,8 @@ def compare_command(
 ) -> None:
     """Compare tiled machines and GPUs on WORKLOAD (default: bow, a100 and h100).
 
-    The first tiled machine is the reference: WORKLOAD is trained on it, the others are timed with its spikes. One
-    machine alone is compared with a100, a GPU alone with bow.
+    The first tiled machine that WORKLOAD fits is the reference: WORKLOAD is trained on it, the others are timed with
+    its spikes. One machine alone is compared with a100, a GPU alone with bow.
     """
     from mimdsim import api
     from mimdsim.machine import GpuMachine, given_machine

@@ -52,6 +52,7 @@ def explain_command(
     spikes and machine; otherwise spikes are random, sequences short and batches small (--timesteps, --batch).
     """
     from mimdsim.base.files import write_atomically
+    from mimdsim.costs.isa_costs import with_machine_costs
     from mimdsim.profile.operations import find_supersteps
     from mimdsim.profile.records import UNKNOWN_TIMES
     from mimdsim.program.printer import listing
@@ -68,7 +69,8 @@ def explain_command(
         chosen = find_supersteps(source.tiled.spans, superstep) if superstep else range(len(source.tiled.spans))
         longest = max(chosen, key=lambda at: source.tiled.spans[at].cycles, default=0)
         if dump is not None:
-            write_atomically(dump, listing(source.made()[0], [span.cycles for span in source.tiled.spans]))
+            program = with_machine_costs(*source.made()[:2])
+            write_atomically(dump, listing(program, [span.cycles for span in source.tiled.spans]))
         text = ""
         if superstep and tile is None and timestep is None:
             text = source.explained(longest)

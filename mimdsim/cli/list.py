@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
 
 @click.command("list", short_help="List the available workloads, machines and studies.")
-@click.option("--machine", metavar="NAME", help="Print every number of this machine: unit, source, what it enters.")
+@click.option(
+    "--machine",
+    metavar="NAME",
+    help="Print every number of this machine: unit, source, base that it is of, what it enters.",
+)
 @JSON
 def list_command(machine: str | None, as_json: bool) -> None:
     """List the available workloads, machines and studies, and the files of those that do not come with mimdsim.
 
-    With --machine: every number of a machine with its unit, its source and the sums that it enters.
+    With --machine: every number of a machine with its unit, its source (and the base that it is of) and the sums that
+    it enters.
     """
     if machine is None and as_json:
         raise DescriptionError("list", ["--json is for  mimdsim list --machine NAME --json"])
@@ -49,13 +54,14 @@ def list_command(machine: str | None, as_json: bool) -> None:
 def _say_machine(name: str, as_json: bool) -> None:
     from mimdsim.base.files import dump_json
     from mimdsim.machine import load_machine
+    from mimdsim.machine.load import listed_values
     from mimdsim.machine.numbers import machine_record, machine_table
 
-    machine = load_machine(name)
+    machine, values = load_machine(name), listed_values(name)
     if as_json:
-        say(dump_json(machine_record(machine)), nl=False)
+        say(dump_json(machine_record(machine, values)), nl=False)
         return
-    for line in machine_table(machine):
+    for line in machine_table(machine, values):
         say(line)
 
 

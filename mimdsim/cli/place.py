@@ -154,7 +154,7 @@ def _batch_lines(size: int, one: SearchResult) -> Iterator[str]:
         f"{size:>5}  {size / one.best.seconds:>9,.0f}  {1e3 * one.best.seconds:>20.4g}  "
         f"{one.best.figures.peak_bytes:>10,}  {published:>19}"
     )
-    yield from (f"! batch {size}: {line}." for line in one.doubted)
+    yield from (f"! batch {size}: {line}." for line in one.warnings)
 
 
 def _written(out: Path | None, workload: str, machine: str) -> list[str]:

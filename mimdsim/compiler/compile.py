@@ -18,6 +18,7 @@ from mimdsim.compiler.memory_report import check_fits, refuse_hopeless
 from mimdsim.compiler.merge import merge_levels, merge_supersteps
 from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.compiler.place.placement import place, place_arrays
+from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.costs.memory_behind_tiles import refuse_behind_tiles
 from mimdsim.graph import Graph, SpikingNetwork, inference_graph, training_graph
 from mimdsim.graph.names import LOSS
@@ -60,10 +61,10 @@ class Compiled(Shown):
 
 
 class Watch:
-    """Runs passes: counts them, names them in an error, and writes what they made under `dump`."""
+    """Runs passes: counts them, names them in an error, and writes what they made, at a machine's costs, in `dump`."""
 
-    def __init__(self, dump: Path | None = None):
-        self.dump = dump
+    def __init__(self, machine: MimdMachine, dump: Path | None = None):
+        self.machine, self.dump = machine, dump
         self.passes = 0
 
     def __call__(self, name: str, run: Callable[..., T], *given: Any) -> T:
@@ -76,7 +77,8 @@ class Watch:
             raise
         self.passes += 1
         if self.dump is not None and isinstance(made, Program):
-            write_atomically(self.dump / f"{self.passes:02d}_{name.replace(' ', '_')}.txt", listing(made))
+            text = listing(with_machine_costs(made, self.machine))
+            write_atomically(self.dump / f"{self.passes:02d}_{name.replace(' ', '_')}.txt", text)
         return made
 
 
@@ -96,7 +98,7 @@ def compile_graph(
     """
     keep_freed_memory()
     refuse_hopeless(network, machine, options, must_fit)
-    watch = Watch(dump)
+    watch = Watch(machine, dump)
     reads, memory_reads = Reads(), Reads()
     placement, program = merged_program(graph, network, reads.watch(machine), options, watch)
     program = watch("plan exchanges", plan_exchanges, program)

@@ -79,11 +79,13 @@ def check_fits(
     needed = memory.peak_bytes
     if needed <= available:
         return
+    alone = memory_profile(program, memory, machine).code_alone
     tile = memory.peak_tile
     name, size = memory.largest(tile, 1)[0]
     over = int((memory.peak_by_tile > available).sum())
     lines = [
-        f"does not fit {machine.name}: tile {tile} ({program.layer_of_tile[tile] or 'no neurons'}) needs "
+        f"does not fit {machine.name}: {alone and f'{alone}; '}"
+        f"tile {tile} ({program.layer_of_tile[tile] or 'no neurons'}) needs "
         f"{needed:,} bytes ({show_bytes(needed)}) and has {available:,} ({show_bytes(available)}); "
         f"{over} of {program.tiles} tiles are over.",
         f"  largest there: {name}, {size:,} bytes ({program.variables[name].category}), "

@@ -522,9 +522,9 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     """A convolution reads the planes that another layer, or the input, has, and nothing else."""
     name, convolution = layer.calls.name, layer.convolution
     made = {
-        each.calls.name: replace(planes, channels=planes.channels // each.gates)
+        each.calls.name: replace(each.convolution.result, channels=each.convolution.channels // each.gates)
         for each in every
-        if each.convolution and (planes := each.convolution.result)
+        if each.convolution
     }
     made |= {each.calls.name: planes for each in every if each.unweighted and (planes := each.calls.planes)}
     of = layer.sources[0].read.planes(made.get) if layer.unweighted and layer.norm else None

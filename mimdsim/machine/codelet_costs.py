@@ -33,7 +33,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from mimdsim.base.schema import Section, SourcedSection
 from mimdsim.base.search_path import Name
-from mimdsim.base.units import HOW, is_kind, kind_of, less_certain
+from mimdsim.base.units import HOW, is_source, kind_of, less_certain
 
 NATIVE = "colossus"  # the instruction set that the costs of codelets and library vertices are counted for
 NATIVE_VERTEX_BUNDLES = 12  # of its vertices: launch and return
@@ -42,8 +42,8 @@ MOST_BUNDLES = 1e6  # a turn, or outside all loops; more is a mistake
 
 
 def _check_source(text: str) -> str:
-    if not is_kind(kind_of(text)) or not text.partition(":")[2].strip():
-        raise ValueError(f"{HOW}, then say where from")
+    if not is_source(text):
+        raise ValueError(HOW)
     return text
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from copy import deepcopy
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -22,7 +24,7 @@ from mimdsim.machine.calibrated import (
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.notes import outdated_sources
-from mimdsim.machine.numbers import IDLE, unread_keys
+from mimdsim.machine.numbers import DEFAULT, IDLE, DescribedValue, described_values, unread_keys
 
 BASE = "base"
 """The machine that the rest of the file differs from, by name or as a path beside the file."""
@@ -141,6 +143,25 @@ def description_files(name: Named) -> tuple[Path, ...]:
         if isinstance(base := table.get(BASE), str):
             waiting.append(find_machine(_beside(path, base)))
     return tuple(found)
+
+
+def listed_values(name: Named) -> tuple[DescribedValue, ...]:
+    """Every value of a machine with the base whose file gives it, if the machine's own does not."""
+    path, rows = find_machine(name), tuple(described_values(load_machine(name)))
+    table, _ = read_toml(path)
+    base = read_calibration(path).machine if table.get("kind") == KIND else table.get(BASE)
+    if base is None:
+        return rows
+    below, given = find_machine(_beside(path, base)), _dotted(table)
+    of_base = {(row.section, row.key): row for row in listed_values(below) if row.source != DEFAULT}
+
+    def with_base(row: DescribedValue) -> DescribedValue:
+        other = of_base.get((row.section, row.key))
+        if other is None or f"{row.section}.{row.key}" in given or replace(other, base="") != row:
+            return row
+        return replace(row, base=other.base or below.stem)
+
+    return tuple(map(with_base, rows))
 
 
 def _beside(path: Path, named: str) -> str:
@@ -330,9 +351,10 @@ def _merged(section: Any, given: Any) -> Any:
     return {**kept, **given, **tables}
 
 
-def _dotted(table: Mapping[str, Any]) -> list[str]:
-    """section.key of what a table gives."""
-    return [f"{name}.{key}" for name, given in table.items() if isinstance(given, dict) for key in given]
+def _dotted(table: Mapping[str, Any], above: str = "") -> list[str]:
+    """section.key of what a table gives, and what is given within that."""
+    deeper = (_dotted(given, f"{above}{name}.") for name, given in table.items() if isinstance(given, dict))
+    return [*(f"{above}{name}" for name in table if above), *chain.from_iterable(deeper)]
 
 
 def sourced_machine(name: Named) -> MimdMachine:

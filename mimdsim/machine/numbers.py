@@ -4,7 +4,7 @@ and keys that nothing reads."""
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -21,7 +21,8 @@ DEFAULT = "by default"  # source of what a description does not give
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedValue:
-    """A value of a machine. unit: that of `value`, '' for counts and texts; enters: the sums that it goes into."""
+    """A value of a machine. unit: that of `value`, '' for counts and texts; enters: the sums that it goes into; base:
+    the machine whose file gives it, '' for the machine's own (`load.listed_values` finds out)."""
 
     section: str
     key: str
@@ -29,6 +30,7 @@ class DescribedValue:
     unit: str
     source: str
     enters: str
+    base: str = ""
 
 
 def described_values(machine: MimdMachine | GpuMachine) -> Iterator[DescribedValue]:
@@ -70,11 +72,11 @@ def _nested(section: str, key: str, values: SourcedSection, enters: str) -> Iter
             yield DescribedValue(section=section, key=name, value=value, unit=unit, source=source, enters=enters)
 
 
-def machine_table(machine: MimdMachine | GpuMachine) -> Iterator[str]:
+def machine_table(machine: MimdMachine | GpuMachine, values: Iterable[DescribedValue]) -> Iterator[str]:
     """Lines of at most WIDTH columns: a value and what it enters on one, its source below; notes at the end."""
     yield from (f"{machine.name}: {machine.title}", "", f"  {'':{KEY}}{'':{VALUE}}enters")
     section = ""
-    for row in described_values(machine):
+    for row in values:
         if row.section != section:
             section = row.section
             yield f"[{section}]"
@@ -84,16 +86,16 @@ def machine_table(machine: MimdMachine | GpuMachine) -> Iterator[str]:
             yield from textwrap.wrap(start, WIDTH, subsequent_indent=" " * 6)
             start = indent
         yield from textwrap.wrap(row.enters, WIDTH, initial_indent=start, subsequent_indent=indent)
-        yield from textwrap.wrap(row.source, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        source = f"from {row.base}: {row.source}" if row.base else row.source
+        yield from textwrap.wrap(source, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
     for note in machine_notes(machine):
         yield from ("", *textwrap.wrap(note, WIDTH))
 
 
-def machine_record(machine: MimdMachine | GpuMachine) -> dict[str, Any]:
+def machine_record(machine: MimdMachine | GpuMachine, values: Iterable[DescribedValue]) -> dict[str, Any]:
     """The same as a record for JSON; numbers in the unit that stands beside them."""
-    values = [asdict(row) for row in described_values(machine)]
     head = {"name": machine.name, "title": machine.title, "kind": machine.kind}
-    return {**head, "values": values, "notes": list(machine_notes(machine))}
+    return {**head, "values": [asdict(row) for row in values], "notes": list(machine_notes(machine))}
 
 
 # ---- keys of a machine that are given and that nothing reads, given the rest of it; and what else its notes say

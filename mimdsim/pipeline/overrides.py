@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,15 +90,21 @@ def load_gpu(machine: Given) -> GpuMachine:
 def load_line_up(
     machines: Sequence[Given], changes: dict[str, Any]
 ) -> tuple[tuple[MimdMachine, ...], tuple[GpuMachine, ...]]:
-    """Tiled machines and GPUs in order; those given by name are loaded, with `changes` for tiled ones. Raises
-    DescriptionError if there is no tiled one."""
+    """Tiled machines and GPUs in order; those given by name are loaded, with `changes` for tiled ones. Titles that are
+    the same are told apart by name. Raises DescriptionError if there is no tiled one."""
     names = [one.name if isinstance(one, (MimdMachine, GpuMachine)) else os.fspath(one) for one in machines]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DescriptionError("compare", [f"{', '.join(twice)} given twice"])
-    loaded = [given_machine(one) for one in machines]
-    pairs = list(zip(machines, loaded, strict=True))
-    tiled = tuple(load_tiled(given, changes) for given, one in pairs if isinstance(one, MimdMachine))
+    found = [given_machine(one) for one in machines]
+    pairs = zip(machines, found, strict=True)
+    found = [load_tiled(given, changes) if isinstance(one, MimdMachine) else one for given, one in pairs]
+    titles = Counter(one.title for one in found)
+    loaded = [
+        one.model_copy(update={"title": f"{one.title} ({name})"}) if titles[one.title] > 1 else one
+        for name, one in zip(names, found, strict=True)
+    ]
+    tiled = tuple(one for one in loaded if isinstance(one, MimdMachine))
     if not tiled:
         problem = f"no tiled machine among {', '.join(names)}; begin with one, e.g.  compare digits bow {names[0]}"
         raise DescriptionError("compare", [problem])

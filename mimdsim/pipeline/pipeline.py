@@ -12,7 +12,7 @@ import numpy as np
 
 from mimdsim.base import __version__
 from mimdsim.base.console import Progress, silent
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.files import digest_of
 from mimdsim.base.identity import Input, code_digest
 from mimdsim.base.processes import Background
@@ -121,10 +121,13 @@ def simulate(
     if background is not None and not 0 < workload.training.max_training_steps < SHORT:
         estimated = estimates(compiled, machine, workload.mapping, background)
     own = mappings or {}
-    others = []
+    others, left_out = list[tuple[MimdMachine, Compiled]](), list[str]()
     for other in beside:
         theirs = workload.model_copy(update={"mapping": own.get(other.name, workload.mapping)})
-        others.append((other, compile_workload(theirs, other, must_fit=False)))
+        try:
+            others.append((other, compile_workload(theirs, other, must_fit=False)))
+        except DoesNotFit as refusal:  # too few tiles: nothing to time
+            left_out.append(f"{other.title} is left out: {str(refusal).splitlines()[0]}")
     data = open_data(workload, progress)
     if checkpoints is not None:
         checkpoints = replace(checkpoints, digest=course_digest(workload, machine), described=described)
@@ -152,7 +155,7 @@ def simulate(
         code_sha256=code,
         inference=inferred,
         findings=found,
-        warnings=(*changed_inputs_warning(workload, inputs), *warnings, *of_gpus, *run.profile.warnings),
+        warnings=(*left_out, *changed_inputs_warning(workload, inputs), *warnings, *of_gpus, *run.profile.warnings),
     )
     return replace(run, profile=profile)
 

@@ -284,6 +284,15 @@ class MemoryProfile(Shown):
         return self.peak_bytes <= self.limit_bytes and self.code_fits
 
     @property
+    def code_alone(self) -> str:
+        """Said where the code of a tile leaves no room for variables."""
+        code = dict(zip(self.categories, self.bytes_by_category_and_tile, strict=True)).get("code", ())
+        if (most := max(code, default=0)) <= self.limit_bytes:
+            return ""
+        more = f"is more than the {show_bytes(self.limit_bytes, most)} of a tile"
+        return f"the code alone, {show_bytes(most, self.limit_bytes)} (tile.code_bytes, codelets and exchanges), {more}"
+
+    @property
     def peak_of_limit(self) -> str:
         """'143.2 KiB of 624.0 KiB'; to the byte where these would look alike."""
         peak, limit = self.peak_bytes, self.limit_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,8 +14,20 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from mimdsim.base.units import counted
-from mimdsim.report.figures_sweep import WIDE, number_of
-from mimdsim.report.formatting import BLUE, GREY, INK, ORANGE, PALE, chance, clipped, field_value, percent_of, quantity
+from mimdsim.report.figures_sweep import WIDE, label_ticks, number_of
+from mimdsim.report.formatting import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    chance,
+    clipped,
+    field_values,
+    percent_of,
+    plain,
+    quantity,
+)
 from mimdsim.report.style import LABEL_BOX, heading, panels, plain_axis, styled
 
 MOST_MARKED = 20  # points on the front with whiskers
@@ -156,7 +168,8 @@ def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
         panel.errorbar(middle, height, xerr=reach, fmt="o", color=colour, capsize=3, linewidth=1.2)
         share = chance(float(found.share[at]))
         panel.text(1.01, height, share, va="center", transform=panel.get_yaxis_transform())
-    panel.set_yticks(range(len(order)), [clipped(found.names[at], 78) for at in order], fontsize=8.5)
+    names = (textwrap.wrap(plain(found.names[at]), 78, max_lines=2, placeholder="..") for at in order)
+    panel.set_yticks(range(len(order)), ["\n".join(lines) for lines in names], fontsize=8.5)
     panel.invert_yaxis()
     panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability of being the best)")
     panel.grid(axis="x")
@@ -178,7 +191,6 @@ def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
 MOST_AXES = 9
 MOST_VALUES = 14  # of an axis; more are put together in bins of as many points each
 BINS = 10
-LABEL_ROOM = 0.24  # share of the axis
 BAND = (10, 90)  # percentiles
 
 
@@ -208,14 +220,12 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
     figure, made = panels(rows, columns, width=0.6 + 4.3 * columns, height=0.4 + 3.0 * rows, sharey=True)
     for panel, name in zip(made, drawn, strict=False):
         steps = found[name]
-        x, _, low, middle, high = zip(*steps, strict=True)
+        x, names, low, middle, high = zip(*steps, strict=True)
         panel.fill_between(x, low, high, color=BLUE, alpha=0.16, linewidth=0)
         panel.plot(x, middle, "o-", color=BLUE, linewidth=1.6, markersize=4)
         if x[0] > 0 and x[-1] / x[0] > WIDE:
             panel.set_xscale("log")
-            panel.minorticks_off()
-        some = _labels_with_room(steps, logarithmic=panel.get_xscale() == "log")
-        panel.set_xticks([step.place for step in some], [clipped(step.name, 14) for step in some], fontsize=8)
+        label_ticks(panel, x, names, fontsize=8)
         panel.set_title(f"{name}: {_effect(steps):.3g} times", fontsize=10)
         panel.grid(True)
     for panel in made[len(drawn) :]:
@@ -237,35 +247,23 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
     return figure, "; ".join(each for each in said if each) + "."
 
 
-def _labels_with_room(steps: Sequence[Step], logarithmic: bool) -> list[Step]:
-    """The steps whose names have room below the axis: the ends, and from left to right what keeps its distance."""
-    places = [math.log(step.place) if logarithmic else step.place for step in steps]
-    room = LABEL_ROOM * (places[-1] - places[0])
-    some, last = [steps[0]], places[0]
-    for step, place in zip(steps[1:-1], places[1:-1], strict=True):
-        if place - last >= room and places[-1] - place >= room:
-            some.append(step)
-            last = place
-    return [*some, steps[-1]]
-
-
 def steps_of(name: str, given: Sequence[Any], values: np.ndarray) -> list[Step]:
     """Percentiles of float64[points] at every value of an axis in ascending order; bins of a long axis of numbers."""
     found = [number_of(value, name) for value in given]
     numbers = [number for number in found if number is not None]
     keys: list[Any] = numbers if len(numbers) == len(given) else list(map(str, given))
-    of_key: dict[Any, list[int]] = {}
+    of_key, words = dict[Any, list[int]](), field_values(name, given)
     for at, key in enumerate(keys):
         of_key.setdefault(key, []).append(at)
     if keys is not numbers:
         some = list(of_key.items())[:MOST_VALUES]
-        groups = [(field_value(name, given[each[0]]), float(at), each) for at, (_, each) in enumerate(some)]
+        groups = [(words[each[0]], float(at), each) for at, (_, each) in enumerate(some)]
     elif len(of_key) <= MOST_VALUES:
-        groups = [(field_value(name, given[each[0]]), key, each) for key, each in sorted(of_key.items())]
+        groups = [(words[each[0]], key, each) for key, each in sorted(of_key.items())]
     else:
         bins = np.array_split(np.argsort(numbers, kind="stable"), BINS)
         middles = [float(np.median([numbers[at] for at in each])) for each in bins]
-        shown = [quantity(name.rsplit(".", 1)[-1], *[middle] * 3) for middle in middles]
+        shown = [quantity(name.rsplit(".", 1)[-1], *[middle] * 3, beside=middles) for middle in middles]
         groups = [(word, middle, each.tolist()) for word, middle, each in zip(shown, middles, bins, strict=True)]
     percentiles = (BAND[0], 50, BAND[1])
     return [Step(place, word, *np.percentile(values[some], percentiles).tolist()) for word, place, some in groups]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -16,7 +17,7 @@ from mimdsim.report.style import panels, styled
 T = TypeVar("T")
 Row = dict[str, Any]
 WIDE = 8  # times from the least to the largest value: a logarithmic axis from there on
-MOST_LABELS = 10
+CHARACTERS = 56  # below a panel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +46,27 @@ class SweptAxis:
         if wide:
             panel.set_xscale("log")
         units = self.numbers and any(name != value or not _plain(name) for value, name in self.names.items())
-        if (wide or units or not self.numbers) and len(places) <= MOST_LABELS:
-            panel.set_xticks(list(self.places.values()), [self.names[value] for value in self.places])
-            panel.minorticks_off()
+        if wide or units or not self.numbers:
+            label_ticks(
+                panel, places, [self.names[value] for value in sorted(self.places, key=self.places.__getitem__)]
+            )
+
+
+def label_ticks(panel: Axes, places: Sequence[float], names: Sequence[str], **look: Any) -> None:
+    """Ticks at ascending places with those names that have room below the panel: the ends, and from left to right what
+    reaches into no other."""
+    names = [clipped(name, CHARACTERS // 2 - 2) for name in names]
+    at = np.log(places) if panel.get_xscale() == "log" else np.asarray(places)
+    half = np.array([len(name) + 2 for name in names]) / CHARACTERS / 2 * (at[-1] - at[0])
+    some = [0]
+    for place in range(1, len(names)):
+        last = place == len(names) - 1
+        while last and len(some) > 1 and at[some[-1]] + half[some[-1]] > at[-1] - half[-1]:
+            some.pop()
+        if last or at[place] - half[place] >= at[some[-1]] + half[some[-1]]:
+            some.append(place)
+    panel.set_xticks([places[place] for place in some], [names[place] for place in some], **look)
+    panel.minorticks_off()
 
 
 def swept_axis(key: str, rows: Iterable[Row]) -> SweptAxis:

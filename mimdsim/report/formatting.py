@@ -8,7 +8,7 @@ import sys
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from mimdsim.base.units import common_unit, distinct_texts
+from mimdsim.base.units import common_unit, distinct_texts, unit_beside, with_unit
 from mimdsim.profile import MAPPING_FILE, MemoryProfile, RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
@@ -111,11 +111,12 @@ def rounded(value: float, digits: int = 3) -> str:
     return f"{float(f'{value:.{digits}g}'):,.10g}"
 
 
-def quantity(field: str, middle: float, low: float, high: float) -> str:
-    """A number of `field` in one unit with its interval, if it has one: '1.12 ms (0.83 to 1.4)'."""
-    factor, unit = common_unit(field, (middle,))
+def quantity(field: str, middle: float, low: float, high: float, *, beside: Iterable[float] = ()) -> str:
+    """A number of `field` with its interval, if it has one, in one unit, that of others `beside` it if it can be:
+    '1.12 ms (0.83 to 1.4)'."""
+    factor, unit = unit_beside(field, middle, beside, tenths=True)
     shown = [rounded(end / factor, 4) for end in (middle, low, high)]
-    return f"{shown[0]} {unit}".strip() + (f" ({shown[1]} to {shown[2]})" if low != high else "")
+    return with_unit(shown[0], unit) + (f" ({shown[1]} to {shown[2]})" if low != high else "")
 
 
 def field_value(key: str, value: Any, beside: Iterable[Any] = ()) -> str:
@@ -125,16 +126,19 @@ def field_value(key: str, value: Any, beside: Iterable[Any] = ()) -> str:
 
 
 def field_values(key: str, values: Iterable[Any]) -> list[str]:
-    """All values of a field, of which different ones look different."""
+    """All values of a field, of which different ones look different; in one unit if they can be."""
+    values = list(values)
+    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
 
     def say(value: Any, digits: int) -> str:
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             return str(value)
         every = digits > sys.float_info.dig  # in the base unit, as another may round two to one
-        factor, unit = common_unit(key.rsplit(".", 1)[-1], () if every else (value,))
+        field = key.rsplit(".", 1)[-1]
+        factor, unit = common_unit(field, ()) if every else unit_beside(field, value, numbers, tenths=False)
         whole = every or (isinstance(value, int) and factor == 1.0)
         number = str(value) if whole else f"{float(f'{value / factor:.{digits}g}'):.15g}"
-        return f"{number} {unit}".strip()
+        return with_unit(number, unit)
 
     return distinct_texts([value if isinstance(value, Hashable) else str(value) for value in values], say)
 

@@ -124,6 +124,8 @@ def _memory(tiled: TiledProfile) -> Said:
         return "good", f"Fits: peak {peak} of {limit} ({used}) on tile {thousands(memory.peak_tile)}."
     if memory.peak_bytes <= memory.limit_bytes:
         return "bad", "Does NOT fit: code and vertex state need more than the executable region of a tile."
+    if memory.code_alone:
+        return "bad", f"Does NOT fit: {memory.code_alone}."
     over = show_bytes(memory.peak_bytes - memory.limit_bytes)
     text = f"Does NOT fit: tile {thousands(memory.peak_tile)} needs {peak} of {limit}, {over} too much."
     if memory.largest_on_peak_tile:

@@ -83,11 +83,12 @@ class LayerTable:
                 picks[:, 1 + layer] = np.arange(len(picks))
                 cycles, peaks, tiles = self.combined(picks)
                 tiles = np.minimum(tiles, room + self.known[row][0].options.reserved_tiles)  # what lies on any tile
-                order = aims.order(cycles, peaks, tiles)
+                order = aims.order(cycles, peaks, tiles, host := self.known[row][0].figures.host_seconds)
                 order = order[self.of_layers(picks)[order] <= room]
                 self.looked_at |= set(map(tuple, self._alike[picks, np.arange(picks.shape[1])][order].tolist()))
                 for best in order[:KEPT_OF_EXCHANGES].tolist():
-                    figures = Figures(cycles=int(cycles[best]), peak_bytes=int(peaks[best]), tiles=int(tiles[best]))
+                    costs = {"cycles": int(cycles[best]), "peak_bytes": int(peaks[best]), "tiles": int(tiles[best])}
+                    figures = Figures(**costs, host_seconds=host)
                     yield Candidate(options=self.mapping(picks[best]), figures=figures)
                 pick = picks[order[0]] if len(order) else pick
             if (pick == before).all():
@@ -106,13 +107,15 @@ SHRUNK = 0.9  # parts of what was tried before, where layers need more stages th
 @dataclass(frozen=True, kw_only=True)
 class MultiChipMapping:
     """A mapping on groups x each x stages chips, and the least cycles that it can take: of those of a share of the
-    batch on one chip, what is no waiting over the chips that share it."""
+    batch on one chip, what is no waiting over the chips that share it; the least seconds, where the batch comes over
+    all links to the host alike."""
 
     options: MappingOptions
     groups: int
     each: int
     stages: int
     least_cycles: float
+    least_seconds: float
 
     @property
     def chips(self) -> int:
@@ -146,15 +149,21 @@ def spread_over_chips(case: Case, groups: int, known: list[Candidate]) -> Iterat
     chips, layers = case.machine.links.chips, case.network.layers
     fitting = [one for one in known if one.options.split and one.figures.peak_bytes <= case.machine.tile.sram_bytes]
     numbers = [1 << power for power in range(chips.bit_length())]
+    aims, request = Aims.of(case.machine), case.machine.host.request_seconds
     for each, stages in product(numbers_of_groups(case), numbers):
         if groups * each * stages > chips or stages > len(layers):
             continue
         for one in fitting[:KEPT_OF_SHARES]:
             waiting = one.layers.cycles.waiting if one.layers is not None else 0
             least = waiting + (one.figures.cycles - waiting) / (each * stages)
+            links = -(-groups * each * stages // (case.machine.host.chips or chips))
+            stream = one.figures.host_seconds and request + (one.figures.host_seconds - request) * groups / links
             split = _split_chips(case, one.options.split, groups, each, stages)
             options = one.options.model_copy(update={"split": split, "tiles": 0})
-            yield MultiChipMapping(options=options, groups=groups, each=each, stages=stages, least_cycles=least)
+            seconds = float(aims.seconds(least, stream))
+            yield MultiChipMapping(
+                options=options, groups=groups, each=each, stages=stages, least_cycles=least, least_seconds=seconds
+            )
 
 
 def _split_chips(case: Case, alone: dict[str, Split], groups: int, each: int, stages: int) -> dict[str, Split]:
@@ -177,14 +186,14 @@ def _split_chips(case: Case, alone: dict[str, Split], groups: int, each: int, st
         share *= SHRUNK
 
 
-def time_in_order(found: list[MultiChipMapping], cycles_of: Callable[[MappingOptions], float]) -> None:
-    """Call `cycles_of` with the most promising mapping of every number of chips, then with the others until none can be
-    faster than the best one."""
-    found = sorted(found, key=lambda one: one.least_cycles)
+def time_in_order(found: list[MultiChipMapping], seconds_of: Callable[[MappingOptions], float]) -> None:
+    """Call `seconds_of` with the most promising mapping of every number of chips, then with the others until none can
+    be faster than the best one."""
+    found = sorted(found, key=lambda one: (one.least_seconds, one.least_cycles))
     firsts = list({one.chips: one for one in reversed(found)}.values())
-    best = min((cycles_of(one.options) for one in firsts), default=float("inf"))
+    best = min((seconds_of(one.options) for one in firsts), default=float("inf"))
     for one in found:
-        if one.least_cycles >= best:
+        if one.least_seconds >= (1 - 1e-9) * best:
             return
         if one not in firsts:
-            best = min(best, cycles_of(one.options))
+            best = min(best, seconds_of(one.options))

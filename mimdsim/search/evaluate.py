@@ -32,8 +32,8 @@ from mimdsim.machine import MimdMachine
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, Superstep
 from mimdsim.program.exchanges import sampled_exchange
-from mimdsim.search.objective import Case, Figures, TimedMapping
-from mimdsim.timing import GroupCycles, bundles_of, group_cycles, time_program
+from mimdsim.search.objective import Aims, Case, Figures, TimedMapping
+from mimdsim.timing import GroupCycles, bundles_of, group_cycles, host_stream_seconds, time_program
 from mimdsim.workload.description.mapping import MappingOptions
 
 SAMPLED_TILES = 10  # drawn from all tiles, besides those that stand out and neighbours on a bus
@@ -66,16 +66,18 @@ def estimate(case: Case, options: MappingOptions, joules: bool = False) -> Candi
 
     Raises DoesNotFit for too few tiles and MappingError for a mapping that cannot be.
     """
-    placement, program = merged_program(case.graph, case.network, case.machine, options, Watch())
+    placement, program = merged_program(case.graph, case.network, case.machine, options, Watch(case.machine))
     chosen = _with_neighbours(_sampled_tiles(placement, program, case.machine), case.machine, placement.tiles_per_chip)
     sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
     memory = memory_of(sampled, case.machine)
     layers = _by_layer(case, placement, sampled, memory, _with_vertices(program))
+    stream = host_stream_seconds(program, case.machine.host)
     figures = Figures(
         cycles=layers.cycles.whole,
         peak_bytes=memory.peak_bytes,
         tiles=int(layers.tiles.sum()),
-        joules=_estimate_joules(case, placement, program, layers.cycles.whole) if joules else None,
+        joules=_estimate_joules(case, placement, program, layers.cycles.whole, stream) if joules else None,
+        host_seconds=stream,
     )
     return Candidate(options=options, figures=figures, layers=layers)
 
@@ -111,11 +113,11 @@ def _by_layer(
     )
 
 
-def _estimate_joules(case: Case, placement: Placement, program: Program, cycles: int) -> float | None:
+def _estimate_joules(case: Case, placement: Placement, program: Program, cycles: int, stream: float) -> float | None:
     """Of static power and of all bundles; None: the machine has no energies."""
     machine = case.machine
     bundles = bundles_of(program, machine, case.activity)
-    seconds = placement.chips * cycles / machine.chip.clock_hz
+    seconds = placement.chips * Aims.of(machine).seconds(cycles, stream)
     spent = tiled_energy(machine, silicon_profile(machine), seconds, (("instructions", "bundle_joules", bundles),))
     return None if spent is None else spent.joules
 
@@ -223,9 +225,12 @@ def time_mapping(case: Case, options: MappingOptions) -> TimedMapping:
             peak_bytes=made.memory.peak_bytes,
             tiles=profile.tiles_used,
             joules=None if profile.energy is None else profile.energy.joules,
+            host_seconds=profile.host_seconds,
         ),
         unknown=profile.unknown,
+        code_alone=profile.memory.code_alone,
         seconds=profile.seconds_per_training_step,
+        exposed_seconds=profile.host_exposed_seconds,
         spans=tuple((span.name, span.cycles) for span in profile.spans),
         fits=profile.memory.fits,
         shares=tuple(

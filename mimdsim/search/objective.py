@@ -56,28 +56,37 @@ class Case(Shown):
 @dataclass(frozen=True, kw_only=True)
 class Figures:
     """Of one training step: cycles, bytes on the fullest tile, tiles that compute (`TiledProfile.tiles_used`), joules
-    (None: not known)."""
+    (None: not known), seconds in which the host streams its batch in."""
 
     cycles: int
     peak_bytes: int
     tiles: int
     joules: float | None = None
+    host_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedMapping(Shown):
-    """A mapping compiled and timed in full. seconds: of a training step; spans: (superstep, cycles) in program order;
-    fits: whether it fits the tile memory; shares: of every layer (name, parts of batch, inputs, neurons; replicas);
-    chips: in use; unknown: why its time cannot be told, or ''."""
+    """A mapping compiled and timed in full. seconds: of a training step, in exposed_seconds of which the chip waits for
+    the host; spans: (superstep, cycles) in program order; fits: whether it fits the tile memory; shares: of every layer
+    (name, parts of batch, inputs, neurons; replicas); chips: in use; unknown: why its time cannot be told, or '';
+    code_alone: that its code leaves no room for variables, or ''."""
 
     options: MappingOptions
     figures: Figures
     seconds: float
+    exposed_seconds: float = 0.0
     spans: tuple[tuple[str, int], ...]
     fits: bool
     shares: tuple[tuple[str, int, int, int, int], ...]
     chips: int
     unknown: str = ""
+    code_alone: str = ""
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether the host, which streams batches ahead, sets the time."""
+        return 0 < self.exposed_seconds < self.figures.host_seconds
 
 
 Objective = Literal["time", "memory", "energy", "product"]
@@ -96,6 +105,13 @@ class Aims:
     within: tuple[tuple[str, float], ...] = ()
     sram_bytes: int
     clock_hz: float
+    prefetch_depth: int = 1
+
+    @classmethod
+    def of(cls, machine: MimdMachine, **more: Any) -> Aims:
+        """The aims on a machine."""
+        clock_hz, ahead = machine.chip.clock_hz, machine.host.prefetch_depth
+        return cls(sram_bytes=machine.tile.sram_bytes, clock_hz=clock_hz, prefetch_depth=ahead, **more)
 
     @property
     def needs_energy(self) -> bool:
@@ -112,17 +128,24 @@ class Aims:
         that is not known counts as time."""
         if found is None:
             return BEYOND, BEYOND, 0
-        excess, aim = self._ranked(found.cycles, found.peak_bytes, found.tiles, found.joules)
+        excess, aim = self._ranked(found.cycles, found.peak_bytes, found.tiles, found.host_seconds, found.joules)
         return float(excess), aim, found.cycles
 
-    def order(self, cycles: np.ndarray, peak_bytes: np.ndarray, tiles: np.ndarray) -> np.ndarray:
+    def order(self, cycles: np.ndarray, peak_bytes: np.ndarray, tiles: np.ndarray, host_seconds: float) -> np.ndarray:
         """int64[mappings]: mappings of unknown energy, best first; of those as good, the one that leaves most tiles to
-        other layers."""
-        excess, aim = self._ranked(cycles, peak_bytes, tiles, None)
-        return np.lexsort((cycles, tiles, aim, excess))
+        other layers, or of those that take as long because of the host the one of fewest cycles."""
+        excess, aim = self._ranked(cycles, peak_bytes, tiles, host_seconds, None)
+        return np.lexsort((cycles, tiles, *([cycles] if self.objective == "time" else []), aim, excess))
 
-    def _ranked(self, cycles: Number, peak_bytes: Number, tiles: Number, joules: float | None) -> tuple[Any, Any]:
-        seconds = cycles / self.clock_hz
+    def seconds(self, cycles: Number, host_seconds: float) -> Any:
+        """Of a training step: the host streams the next batch while the chip computes, or after it."""
+        device = cycles / self.clock_hz
+        return np.maximum(device, host_seconds) if self.prefetch_depth else device + host_seconds
+
+    def _ranked(
+        self, cycles: Number, peak_bytes: Number, tiles: Number, host_seconds: float, joules: float | None
+    ) -> tuple[Any, Any]:
+        seconds = self.seconds(cycles, host_seconds)
         known = {
             "memory": peak_bytes,
             "tiles": tiles,

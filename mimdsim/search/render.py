@@ -14,7 +14,7 @@ from mimdsim.search.smallest import ALSO_TRIED, LEFT
 
 def compared_lines(found: SearchResult) -> Iterator[str]:
     """The published mapping and the best one beside each other, and how many times as fast that is."""
-    yield from (f"! {line}." for line in found.doubted)
+    yield from (f"! {line}." for line in found.warnings)
     first, best = found.published, found.best
     both = [one for one in (first, best) if one is not None]
     names = ["published"] * (first is not None) + ["best"]
@@ -45,7 +45,8 @@ def compared_lines(found: SearchResult) -> Iterator[str]:
         yield "! The published mapping does not fit the tile memory."
     elif not best.unknown:
         ratio = first.figures.cycles / best.figures.cycles
-        yield f"The published mapping takes {ratio:.3g} times the cycles of the best."
+        time = f", and {first.seconds / best.seconds:.3g} times its time" if best.exposed_seconds else ""
+        yield f"The published mapping takes {ratio:.3g} times the cycles of the best{time}."
 
 
 def result_lines(found: SearchResult) -> Iterator[str]:
@@ -80,7 +81,7 @@ def result_record(found: SearchResult) -> dict[str, Any]:
         "published": None if found.published is None else _record(found.published),
         "front": [_record(one) for one in found.front],
         "mappings_lowered": found.candidates,
-        "warnings": list(found.doubted),
+        "warnings": list(found.warnings),
     }
 
 

@@ -60,6 +60,18 @@ class SearchResult(Shown):
     by_chips: tuple[TimedMapping, ...]
     doubted: tuple[str, ...] = ()
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before its times are read."""
+        if not self.best.waits_for_host:
+            return self.doubted
+        timed = [one for one in (self.published, self.best, *self.front) if one is not None]
+        which = "every mapping timed" if all(one.waits_for_host for one in timed) else "the best mapping"
+        stream, chip = 1e3 * self.best.figures.host_seconds, 1e3 * (self.best.seconds - self.best.exposed_seconds)
+        host = f"The host sets the time of a training step with {which}: it streams a batch in {stream:.4g} ms, and the"
+        gain = f"chip takes {chip:.4g} ms with the best one. Fewer cycles of the chip save no time; a faster host does"
+        return (f"{host} {gain} (host.bytes_per_second, host.request_seconds)", *self.doubted)
+
     def _sheet(self) -> Sheet:
         from mimdsim.search.render import result_lines  # which takes results
 
@@ -142,18 +154,18 @@ def _search_chips(case: Case, aims: Aims, *, candidates: int, processes: int, pr
     timings: list[TimedMapping] = []
     with evaluator(case, 1) as evaluate:
 
-        def cycles_of(options: MappingOptions) -> float:
+        def seconds_of(options: MappingOptions) -> float:
             (made,) = evaluate.timings([options])
             progress("timing the best", len(timings), len(wide))
             if made is None:
                 return BEYOND
             timings.append(made)
-            return made.figures.cycles if _within_limits([made], aims) else BEYOND
+            return made.seconds if _within_limits([made], aims) else BEYOND
 
         published, *layers = evaluate.timings(
             [case.published, case.published.model_copy(update={"program": "best"}), case.options, *alone]
         )
-        time_in_order(wide, cycles_of)
+        time_in_order(wide, seconds_of)
     progress("timing the best", len(wide), len(wide))
     return _search_result(published, [*filter(None, layers), *timings], aims, lowered, more)
 
@@ -220,7 +232,8 @@ def estimate_candidates(
         seen.update(new)
         for begin in range(0, len(new), ROUND):
             known.extend(estimate_mappings(evaluate, list(new.values())[begin : begin + ROUND]))
-            progress("mappings", min(len(seen), candidates), candidates)
+            left = max(0, len(new) - begin - ROUND)
+            progress("mappings", min(len(seen) - left, candidates), candidates)
         known.sort(key=lambda one: aims.rank(one.figures))
 
     first = [case.published, case.published.model_copy(update={"program": "best"}), case.options]
@@ -323,6 +336,7 @@ def _why(finished: list[TimedMapping], aims: Aims, candidates: int) -> str:
         more = "raise the limit of tiles" if "tiles" in dict(aims.within) else "take a machine with more (chip.tiles)"
         return f"{said}: the layers need more tiles than there are; {more}"
     near = min(finished, key=lambda one: aims.rank(one.figures))
+    said += near.code_alone and f": {near.code_alone}"
     if not near.fits and near.figures.peak_bytes <= aims.sram_bytes:
         return (
             f"{said}: code and vertex state of the closest, which needs {near.figures.peak_bytes:,} bytes in all, are "

@@ -40,17 +40,23 @@ def smallest_sram(
     aims = replace(aims, objective="memory", sram_bytes=AMPLE)
     ample = with_sram(case, AMPLE)
     found, best = None, None
-    lowered = combined = 0
+    lowered = combined = rounds = 0
+
+    def of_round(what: str, done: int, total: int) -> None:
+        progress(f"round {rounds}: {what}", done, total)
+
     while True:
+        rounds += 1
         given = ample if best is None else replace(ample, options=best.options)
-        one = search(given, aims, candidates=candidates, processes=processes, explained=False, progress=progress)
+        one = search(given, aims, candidates=candidates, processes=processes, explained=False, progress=of_round)
         lowered, combined = lowered + one.candidates, combined + one.combined
         if best is None or found is None or one.best.figures.peak_bytes < best.figures.peak_bytes:
             found, best = one, one.best
         before = best
-        best = _with_others(ample, aims, best, processes)
+        best = _with_others(ample, aims, best, processes, of_round)
         if best.options == before.options:
             break
+    progress("timing the best with this memory", 0, 1)
     small = with_sram(case, best.figures.peak_bytes)
     with evaluator(small, processes) as evaluate:
         published, best = evaluate.timings([small.published, best.options])
@@ -77,10 +83,11 @@ def with_sram(case: Case, sram_bytes: int) -> Case:
     return replace(case, machine=changed_machine(case.machine, {"tile.sram_bytes": sram_bytes}))
 
 
-def _with_others(case: Case, aims: Aims, best: TimedMapping, processes: int) -> TimedMapping:
+def _with_others(case: Case, aims: Aims, best: TimedMapping, processes: int, progress: Progress) -> TimedMapping:
     """The mapping with the value of each of `ALSO_TRIED` that takes least memory, one after the other."""
     with evaluator(case, processes, joules=aims.needs_energy) as evaluate:
-        for key in ALSO_TRIED:
+        for place, key in enumerate(ALSO_TRIED):
+            progress("other options", place, len(ALSO_TRIED))
             others = [best.options.model_copy(update={key: value}) for value in _values(key, case, best.options)]
             ranked = sorted(filter(None, evaluate.estimates(others)), key=lambda one: aims.rank(one.figures))
             timed = evaluate.timings([one.options for one in ranked[:2]])  # bytes are estimated to 0.3 %

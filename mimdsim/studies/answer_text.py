@@ -80,7 +80,7 @@ def answer(ranking: Ranking) -> list[str]:
     said = asked.answer(ranking) if known else [no_best(ranking)]
     said += _left_out(ranking)
     if ranking.unknown and ranking.metrics:
-        said.append(f"Unknown for every point, so left out: {', '.join(metric.name for metric in ranking.unknown)}.")
+        said.append(f"Unknown for every point: {', '.join(ranking.unknown_words)}.")
     if result.complete:
         said.append(f"All {done:,} points are done." if done > 1 else "The study has one point.")
     else:
@@ -154,7 +154,7 @@ def would_change(ranking: Ranking) -> list[str]:
         said.append(f"{counted(result.designs - len(ranking.designs), 'point is', 'points are')} not done yet.")
     if result.failed:
         said.append(f"{counted(result.failed, 'point')} failed; the notes say why.")
-    said += [f"The {metric.name} of no point is known." for metric in ranking.unknown]
+    said += [f"No point has {words}." for words in ranking.unknown_words]
     if result.study.gpus and not any(each.name in OF_GPUS for each in (*ranking.metrics, *ranking.unknown)):
         said.append("The GPUs stand in no answer: of all metrics gpu_ratio alone compares them.")
     if result.study.fill is not None:

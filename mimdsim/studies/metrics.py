@@ -37,6 +37,11 @@ class Metric:
     scale: float = 1.0
     over: Literal["mean", "largest", "least"] = "mean"
 
+    @property
+    def unknown_words(self) -> str:
+        """Its name where no point has it, and what to write."""
+        return f"{self.name} (needs {NEEDS[self.name]})" if self.name in NEEDS else self.name
+
     def of(self, row: Row) -> float | None:
         """In the unit of the column; None where it is unknown."""
         return self._sum(row, 0)
@@ -93,6 +98,13 @@ METRICS: dict[str, Metric] = {
         Metric(name="accuracy", label="test accuracy", columns=("accuracy",), better="more", over="least"),
     )
 }  # fmt: skip
+NEEDS = {  # what metrics are unknown without
+    "area": "[area] in the machine's description",
+    **dict.fromkeys(("power", "static_power"), "[area] and [power] in the machine's description"),
+    **dict.fromkeys(("energy", "efficiency", "inference_energy"), "[energy] in the machine's description"),
+    "gpu_ratio": 'gpus = ["a100"], or others, in the study',
+    "accuracy": "spikes of a training instead of fill",
+}
 INFERENCE = ("latency", "inference_energy")  # metrics of the forward program alone, which they have compiled
 
 

@@ -12,7 +12,7 @@ from mimdsim.report.formatting import field_values, quantity
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, TIME, Metric, over_workloads
 from mimdsim.studies.monte_carlo import DRAWS, DesignRows, Draws, collect_designs
-from mimdsim.studies.results import FIRING_COLUMN, is_property
+from mimdsim.studies.results import FIRING_COLUMN, NO_EFFECT, is_property
 from mimdsim.studies.runner import StudyResult
 
 BLOCK = 32  # designs compared at a time
@@ -20,13 +20,19 @@ LEADERS = 64
 MOST_COMPARED, FEWEST = 3_000_000_000, 50  # pairs of designs in all draws of a front; draws of it
 
 
+def resolution(study: Study) -> float:
+    """The share of a metric by which points have to differ to be told apart."""
+    return min(NO_EFFECT, study.practical_difference)
+
+
 class Ranking:
     """The designs of a study's result by its metrics, and what so many draws say of them.
 
-    metrics: those of the study that some design has; unknown: the others. middle: float64[metrics, designs], without
-    doubts. timed, fits: bool[designs]; met: bool[constraints, designs], at the middle of their intervals. Shares of the
-    draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept is as good in
-    every metric and better in one; best_p, nothing that is kept is better in the first metric.
+    metrics: those of the study that some design has; unknown: the others, and limited ones. middle: float64[metrics,
+    designs], without doubts. timed, fits: bool[designs]; met: bool[constraints, designs], at the middle of their
+    intervals. Shares of the draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept
+    is as good in every metric and better in one; best_p, nothing that is kept is better in the first metric by more
+    than the model resolves.
 
     conditions: varied fields that are properties of the workload. Designs are compared only with those that have the
     same values of them; group: int[designs], which these are.
@@ -46,7 +52,8 @@ class Ranking:
         asked = [METRICS[name] for name in study.metrics]
         values = {metric: _middle(metric, self.designs, study) for metric in asked}
         self.metrics = tuple(metric for metric in asked if not np.isnan(values[metric]).all())
-        self.unknown = tuple(metric for metric in asked if metric not in self.metrics)
+        limited = [each for one in study.limits if np.isnan(_middle(each := one.metric, self.designs, study)).all()]
+        self.unknown = tuple(dict.fromkeys([*(metric for metric in asked if metric not in self.metrics), *limited]))
         self.middle = np.array([values[metric] for metric in self.metrics]).reshape(
             len(self.metrics), len(self.designs)
         )
@@ -71,13 +78,22 @@ class Ranking:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
         return np.asarray(self.fits & self.met.all(axis=0) & ~np.isnan(self.middle).any(axis=0))
 
+    @property
+    def unknown_words(self) -> list[str]:
+        """The metrics that no point has, and where points have others what to write."""
+        return [metric.unknown_words if self.timed.any() else metric.name for metric in self.unknown]
+
     def problems(self, at: int) -> list[str]:
         """Why a design is left out; nothing of one that is kept."""
         if not self.timed[at]:
             return ["no result"]
         if not self.fits[at]:
             return ["does not fit"]
-        beyond = [f"beyond {limit}" for limit, met in zip(self.study.limits, self.met[:, at], strict=True) if not met]
+        beyond = [
+            f"{limit.metric.name} unknown" if limit.metric in self.unknown else f"beyond {limit}"
+            for limit, met in zip(self.study.limits, self.met[:, at], strict=True)
+            if not met
+        ]
         return beyond or ([] if self.kept[at] else ["metric unknown"])
 
     @cached_property
@@ -112,7 +128,7 @@ class Ranking:
     def shown(self, metric: int, at: int) -> str:
         """A metric of a design with its interval: '1.12 ms (0.83 to 1.4)'."""
         one, ends = self.metrics[metric], (float(self.middle[metric, at]), *self.interval(metric, at))
-        return quantity(one.unit, *(end * one.scale for end in ends))
+        return quantity(one.unit, *(end * one.scale for end in ends), beside=self.middle[metric] * one.scale)
 
     @cached_property
     def best(self) -> int | None:
@@ -159,19 +175,20 @@ class Ranking:
 
     def compare(self, a: int, b: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """float64[b] each: in which share of the draws design `a` is better in the first metric than each of `b`, and
-        exactly as good."""
+        no different as far as the model resolves."""
         others = np.asarray(b, dtype=int)
         wins, ties = np.zeros((2, len(others)))
         for draws in self.draws.parts(len(others) + 1):
             less = _lower(self.draws, self.metrics[0], np.array([a, *others]), draws)
-            wins += (less[1:] > less[0]).sum(axis=1)
-            ties += (less[1:] == less[0]).sum(axis=1)
+            even = resolution(self.study) * np.minimum(np.abs(less[1:]), np.abs(less[0]))
+            wins += (less[1:] - less[0] > even).sum(axis=1)
+            ties += (np.abs(less[1:] - less[0]) <= even).sum(axis=1)
         return wins / self.draws.count, ties / self.draws.count
 
     @cached_property
     def rivals(self) -> tuple[list[int], list[tuple[int, float]]]:
-        """The other kept designs: those exactly as good as the best in the first metric in every draw; and the rest,
-        strongest first, with the probability that the best is better."""
+        """The other kept designs: those that the model does not tell from the best in the first metric in any draw; and
+        the rest, strongest first, with the probability that the best is better."""
         others = self.kept.copy()
         if self.best is None:
             return [], []
@@ -239,7 +256,9 @@ def _shares(
             step = max(1, min(draws.count // FEWEST, draws.count * compared // MOST_COMPARED))
         on = on[:, ::step]
         for those in groups:
-            best[those] = kept[those] & (values[0, those] == values[0, those].min(axis=0))
+            least = values[0, those].min(axis=0)
+            with np.errstate(invalid="ignore"):
+                best[those] = kept[those] & (values[0, those] <= least + resolution(study) * np.abs(least))
             alone = len(those) == 1
             on[those] = kept[those, ::step] & (alone or nondominated(values[:, those, ::step]))
         counts += np.stack([kept.sum(axis=1), on.sum(axis=1), best.sum(axis=1)])

@@ -81,7 +81,7 @@ def best_mapping(points: Sequence[Point], spikes: Mapping[str, SpikeSource]) -> 
     if case is None:
         return None
     with contextlib.suppress(DoesNotFit):
-        found = search(case, _aims_of(point), candidates=point.best_mapping, processes=1, explained=False)
+        found = search(case, Aims.of(point.machine), candidates=point.best_mapping, processes=1, explained=False)
         options = found.best.options
         if case.machine.links.chips == 1:
             options = options.model_copy(update={"tiles": options.tiles or case.machine.chip.tiles})
@@ -133,14 +133,10 @@ def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
     return None if activity is None else Case.of(network, point.machine, activity, point.workload.mapping)
 
 
-def _aims_of(point: Point) -> Aims:
-    return Aims(sram_bytes=point.machine.tile.sram_bytes, clock_hz=point.machine.chip.clock_hz)
-
-
 def _with_best_mapping(point: Point, activity: RecordedActivity | None, mappings: Sequence[MappingOptions]) -> Point:
     """The point with the best of the mappings; with the one it has if none fits."""
     case = _case_of(point, activity)
-    best = None if case is None else best_of(case, _aims_of(point), list(mappings))
+    best = None if case is None else best_of(case, Aims.of(point.machine), list(mappings))
     if best is None:
         return point
     return replace(point, workload=point.workload.model_copy(update={"mapping": best.options}))
@@ -208,7 +204,7 @@ def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
         "samples_per_second": round(batch / profile.seconds_per_training_step, 3),
         "samples_per_joule": round(batch / energy.joules, 3) if energy and energy.joules else None,
         "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
-        "note": "; ".join(cautions),
+        "note": "; ".join([*filter(None, [profile.memory.code_alone]), *cautions]),
     }
 
 

@@ -4,7 +4,7 @@ worker_cycles -> critical_path (chips between barriers) -> analytic (the profile
 as processes, which agrees with the closed forms where there is no contention.
 """
 
-from mimdsim.timing.analytic import GroupCycles, bundles_of, group_cycles, time_program
+from mimdsim.timing.analytic import GroupCycles, bundles_of, group_cycles, host_stream_seconds, time_program
 from mimdsim.timing.discrete_event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
 from mimdsim.timing.explain import explain
 from mimdsim.timing.explanation import Explanation
@@ -24,6 +24,7 @@ __all__ = [
     "explain",
     "global_exchange_seconds",
     "group_cycles",
+    "host_stream_seconds",
     "machine_loads",
     "program_loads",
     "run_chips",

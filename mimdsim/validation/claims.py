@@ -63,10 +63,9 @@ def tiled_step(workload: Workload, machine: Any, candidates: int = 0) -> TiledPr
     network = network_of(workload)
     activity = filled_activity(network, FILL)
     if candidates:
-        aims = Aims(sram_bytes=machine.tile.sram_bytes, clock_hz=machine.chip.clock_hz)
         case = Case.of(network, machine, activity, workload.mapping)
         processes = os.cpu_count() or 1
-        found = search(case, aims, candidates=candidates, processes=processes, explained=False)
+        found = search(case, Aims.of(machine), candidates=candidates, processes=processes, explained=False)
         workload = workload.model_copy(update={"mapping": found.best.options})
     return retime(compile_workload(workload, machine), machine, activity)
 

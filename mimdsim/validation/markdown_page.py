@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from html import escape
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -22,7 +24,8 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import dump_json, write_atomically
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.search_path import files_of
-from mimdsim.report.formatting import plain, significant
+from mimdsim.base.units import counted
+from mimdsim.report.formatting import clipped, plain, significant
 from mimdsim.validation.reference_table import Row, grouped
 
 # ---- rows of published figures as lines for a console of 160 columns and as JSON, with summaries by kind and by size
@@ -30,6 +33,7 @@ from mimdsim.validation.reference_table import Row, grouped
 
 COLUMNS = 160
 NAME_COLUMNS = 66
+MOST_REASONS, MOST_REASON = 4, 60  # why rows are not compared: how many, characters of each
 SIZES = (
     (1e9, "below 1 GFLOP"),
     (1e10, "1 to 10 GFLOP"),
@@ -94,13 +98,27 @@ def rows_as_json(rows: list[Row]) -> str:
 
 
 def table(rows: list[Row]) -> list[str]:
-    """Aligned lines per file, none longer than COLUMNS; followed by sources, notes and a summary."""
-    lines: list[str] = []
-    for file, chosen in grouped(rows, "file"):
-        for line in _lines_of(file, chosen):
-            lines += textwrap.wrap(line, COLUMNS, subsequent_indent=" " * 8, break_on_hyphens=False)
-        lines.append("")
-    return lines
+    """Aligned lines per file, none longer than COLUMNS; followed by sources, notes and a summary; then that of all."""
+    files = [[*_lines_of(file, chosen), ""] for file, chosen in grouped(rows, "file")]
+    lines = [*chain.from_iterable(files), *_in_all(rows)]
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(line, COLUMNS, subsequent_indent=" " * 8, break_on_hyphens=False) or [""]
+    ]
+
+
+def _in_all(rows: list[Row]) -> Iterator[str]:
+    """How many rows there are, how many held, and why others were not compared."""
+    yield f"In all {counted(len(rows), 'row')}: {verdict(Summary(rows))}"
+    left_out = [row for row in rows if row.within is None]
+    why = Counter(
+        "nothing is published" if row.predicted is not None else " ".join(plain(row.note).split()) for row in left_out
+    )
+    if why:
+        said = [f"{count} ({clipped(reason, MOST_REASON)})" for reason, count in why.most_common(MOST_REASONS)]
+        others = sum(why.values()) - sum(count for _, count in why.most_common(MOST_REASONS))
+        yield f"Not compared: {'; '.join([*said, *([f'{others} for other reasons'] if others else [])])}"
 
 
 def _lines_of(file: str, rows: list[Row]) -> Iterator[str]:

@@ -81,7 +81,9 @@ def test_digests_change_with_the_figures_that_enter(monkeypatch: pytest.MonkeyPa
 @pytest.mark.first(100)
 @pytest.mark.parametrize("row", table(), ids=lambda row: row.file)
 def test_no_number_of_a_table_is_changed_by_hand(row: made_by.Made) -> None:
-    assert numbers(row.file) == row.numbers, f"python benchmarks/made_by.py --run {row.file}, or --keep what it made"
+    compared = row.checked != "digest" and row.file != "README.md"  # by another test, or with what is made again
+    wanted = "" if compared else numbers(row.file)
+    assert wanted == row.numbers, f"python benchmarks/made_by.py --run {row.file}, or --keep what it made"
 
 
 @pytest.mark.slow

@@ -73,12 +73,16 @@ def test_what_is_asked_of_a_machine_and_what_is_chosen(field: str, asked: bool) 
 
 def test_what_differs_little_is_no_best() -> None:
     rows = [row({"x": (ms, 0.1)}) for ms in (1.0984, 1.0979, 2.0)]
-    said = lines_of(*rows).splitlines()
+    first, *said = lines_of(*rows).splitlines()
+    assert first == "Up to chip.tiles = 200, it makes no practical difference (under 2 %) in time."
     assert said[0] == (
         "No practical difference (under 2 %) in time between the best 2 of 3 points: chip.tiles = 200, 100; the "
         "next, chip.tiles = 300, has 1.82 times (1.75 to 1.90) its time, worse with probability over 99.9 %."
     )
     assert said[1] == "At the first of them: time 1.098 ms (0.9979 to 1.198)."
+    rows = [row({"x": (ms, 0.1)}) for ms in (2.0, 1.0979, 1.0984, 1.09)]
+    assert lines_of(*rows).startswith("From chip.tiles = 200 on, it makes no practical difference (under 2 %) in time.")
+    assert "beyond may be better" not in lines_of(*rows)
     rows = [row({"x": (ms, 0.1)}) for ms in (1.0984, 1.0979, 2.0)]
     assert lines_of(*rows, practical_difference=0.0001).startswith("Best in time of 3 points: chip.tiles = 200.")
     rows = [
@@ -87,7 +91,7 @@ def test_what_differs_little_is_no_best() -> None:
     said = lines_of(*rows, axes={"chip.tiles": (0, 1), "tile.issue_cycles": (0, 1)}).splitlines()
     assert said[0] == (
         "Best in time of 4 points: chip.tiles = 0, with no practical difference (under 2 %) between 2 points: "
-        "tile.issue_cycles = 0 cycles, 1 cycles; the next, chip.tiles = 1, tile.issue_cycles = 0 cycles, has 2.00 "
+        "tile.issue_cycles = 0 cycles, 1 cycle; the next, chip.tiles = 1, tile.issue_cycles = 0 cycles, has 2.00 "
         "times (1.90 to 2.10) its time, worse with probability over 99.9 %."
     )
     table = said[said.index("Each value at the best of the other fields:") :]
@@ -272,12 +276,13 @@ def test_the_least_that_fits_and_what_it_costs() -> None:
     question = {"question_kind": "least-that-fits", "axes": {SRAM: (1, 2)}}
     said = lines_of(*rows, **question)
     assert said.startswith(
-        f"{SRAM} = 128 KiB is the least that fits (64 KiB: does not fit), at 1.50 times (1.48 to 1.53) the time of the "
-        "best, 512 KiB; from 256 KiB on, more makes no practical difference (under 2 %)."
+        f"{SRAM} = 128 KiB is the least that fits (64 KiB: does not fit), with 100 B needed on the fullest tile, at "
+        "1.50 times (1.48 to 1.53) the time of the best, 512 KiB; from 256 KiB on, more makes no practical difference "
+        "(under 2 %)."
     )
     assert "- The least that fits lies between 64 KiB and 128 KiB, two values that were looked at." in said
     limited = lines_of(*[one | {"fits": True} for one in rows], **question, constraints=("max time 2.5 ms",))
-    assert f"{SRAM} = 256 KiB is the least that fits (128 KiB: beyond max time 2.5 ms), and more makes no" in limited
+    assert f"{SRAM} = 256 KiB is the least that fits (128 KiB: beyond max time 2.5 ms), with 100 B " in limited
     assert "the least that was looked at, so less may fit too" in lines_of(*rows[1:], **question)
     rising = [one | {"fits": True} for one in rows[1:3]]
     assert "the best, 256 KiB, the most that was looked at, beyond which more may gain more." in lines_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,7 @@ def case_of(workload: str, machine: Any, changes: dict[str, Any] | None = None) 
 
 
 def aims_of(case: Case, **more: Any) -> Aims:
-    tile, chip = case.machine.tile, case.machine.chip
-    return Aims(**({"sram_bytes": tile.sram_bytes, "clock_hz": chip.clock_hz} | more))
+    return replace(Aims.of(case.machine), **more)
 
 
 def random_mappings(case: Case, count: int, seed: int = 3) -> list[MappingOptions]:

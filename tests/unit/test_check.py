@@ -176,6 +176,15 @@ def test_a_bad_reference_file_is_refused(tmp_path: Path, name: str, text: str, m
     assert message in mimdsim("validate", str(path), code=2)
 
 
+def test_all_tables_end_with_a_summary(tmp_path: Path) -> None:
+    head, *rows = (ROOT / "references" / "chips.csv").read_text().splitlines()
+    for name, those in (("a.csv", rows[:2]), ("b.csv", rows[2:])):
+        (tmp_path / name).write_text("\n".join([head, *those, those[0].replace(",", ",x", 1)]))
+    lines = mimdsim("validate", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), code=3).splitlines()
+    assert re.match(r"In all \d+ rows: \d+ of \d+ within tolerance, mean error .*, median .*%, worst ", lines[-2])
+    assert lines[-1].startswith("Not compared: 1 (machine 'xmk1': 1 problem - no such machine")
+
+
 def test_an_unknown_codelet_is_named_and_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("codelet,scope,dtype,params,cycles\npopops::Nonsense,worker,f32,n=16,10\n")

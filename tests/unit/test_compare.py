@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import mimdsim
+from mimdsim.base.errors import DoesNotFit
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import simulate
+from mimdsim.pipeline.overrides import load_line_up
 from mimdsim.profile import RunProfile, load_profile, save_profile
 from mimdsim.profile.store import MAX_PROFILE_BYTES
 from mimdsim.report import summary_lines, write_report
@@ -28,12 +31,42 @@ def on(**changes: object) -> MimdMachine:
     return machine
 
 
+def rename(machine: MimdMachine, name: str) -> MimdMachine:
+    return machine.model_copy(update={"name": name, "title": name})
+
+
 @pytest.fixture(scope="module")
 def compared() -> RunProfile:
     """The reference at 1 GHz beside one at 2 GHz, one of twice as many tiles, and one whose tiles are too small."""
     beside = (on(chip__clock_hz="2 GHz"), on(chip__tiles=32), on(tile__sram_bytes="30 KiB", chip__clock_hz="0.5 GHz"))
     slow_host = {"host__request_seconds": 0, "host__bytes_per_second": "1 TB/s"}
     return simulate(load_workload("digits", SMALL), on(**slow_host), beside=beside).profile
+
+
+def test_machines_of_one_title_are_told_apart_by_name(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text('base = "bow"\ntitle = "Mine"\n')
+    paths = [str(tmp_path / f"{name}.toml") for name in ("one", "two")]
+    tiled, gpus = load_line_up([*paths, "tiny", "a100"], {})
+    assert [one.title for one in tiled] == [f"Mine ({paths[0]})", f"Mine ({paths[1]})", on().title]
+    assert gpus[0] == load_machine("a100")
+
+
+def test_a_machine_that_is_too_small_stops_no_comparison() -> None:
+    """First, it is no reference; without enough tiles it is left out; and all of them are refused together."""
+    small, few = on(tile__sram_bytes="30 KiB"), on(chip__tiles=2)
+    profile = mimdsim.compare(
+        load_workload("digits", SMALL), (rename(few, "few"), rename(small, "small"), on())
+    ).profile
+    assert profile.tiled is not None
+    assert (profile.tiled.machine, [one.machine for one in profile.tiled_beside]) == ("tiny", ["small"])
+    assert [line.split(":")[0] for line in profile.warnings[:3]] == [
+        f"the reference is {on().title}, not few",
+        f"the reference is {on().title}, not small",
+        "few is left out",
+    ]
+    with pytest.raises(DoesNotFit, match=r"(?s)layers need at least one tile each.*does not fit small"):
+        mimdsim.compare(load_workload("digits", SMALL), (rename(few, "few"), rename(small, "small")))
 
 
 def test_no_operation_is_free_on_tiles_because_its_vertex_does_the_work_of_two() -> None:

@@ -24,6 +24,7 @@ from mimdsim.checking.program import shrunk
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.compiler import measure_memory
 from mimdsim.costs.fabric import Row, fabric_of
+from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.execution import Executor
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, memory_profile
@@ -297,6 +298,15 @@ def test_the_listing_tells_boxes_and_costs() -> None:
     ]
     assert "  old: float32[34] cells, axis 0 over 4 tiles" in lines
     assert "cycles" not in listing(program).split("\n\n")[1]
+
+
+def test_dumps_have_the_costs_of_the_machine(tmp_path: Path) -> None:
+    """Not those of the instruction set that codelets are counted for."""
+    typed("explain", str(ROOT / "examples" / "hand_written.py"), "spinnaker2", "--dump", str(tmp_path / "one.txt"))
+    assert "costs   57 bundles + 7 for each of cells (assumed); cells: 4" in (tmp_path / "one.txt").read_text()
+    on = machine("spinnaker2")
+    made = compile_workload(load_workload("digits", SMALL), on, dump=tmp_path, must_fit=False)
+    assert (tmp_path / "04_plan_exchanges.txt").read_text() == listing(with_machine_costs(made.program, on))
 
 
 def test_the_listing_of_a_compiled_program_tells_what_spikes_set() -> None:

@@ -363,3 +363,17 @@ def test_a_ring_with_fewer_places_than_tiles_is_told(key: str, least: int) -> No
     (note,) = machine_notes(load_machine("wormhole", {key: least - 1}))
     assert note.startswith(f"{key}: has no effect, because ")
     assert not machine_notes(load_machine("wormhole", {key: least}))
+
+
+def test_a_list_says_which_base_a_number_is_of(tmp_path: Path) -> None:
+    """The machine whose file gives it, of all bases; what is given again is the machine's own."""
+    (tmp_path / "half.toml").write_text(HALF)
+    own = 'base = "half.toml"\ntitle = "Ours"\n[tile]\nsram_bytes = "600 KiB"\nsources.sram_bytes = "assumed: ours"\n'
+    path = written(tmp_path, own)
+    values = json.loads(command("list", "--machine", path, "--json"))["values"]
+    bases = {f"{each['section']}.{each['key']}": each["base"] for each in values}
+    of = [bases[key] for key in ("tile.sram_bytes", "chip.tiles", "chip.clock_hz", "tile.sram_port_bytes_per_cycle")]
+    assert of == ["", "half", "bow", ""]
+    lines = [line.strip() for line in command("list", "--machine", path).splitlines()]
+    assert "from half: assumed: half of them" in lines
+    assert "assumed: ours" in lines

@@ -208,6 +208,8 @@ def test_a_number_without_source_is_refused(tmp_path: Path) -> None:
     assert "'tiles' has no entry in 'sources'" in complaint(tmp_path, (source, ""))
     unknown = complaint(tmp_path, (source, source.replace("published", "guessed")))
     assert "sources.tiles: must begin with one of measured, published, derived, assumed" in unknown
+    for text in ("assumed", "published:", "measured within 3 %: "):
+        assert "sources.tiles: must begin with one of" in complaint(tmp_path, (source, f'tiles = "{text}"\n'))
     misspelt = complaint(tmp_path, (source, source.replace("tiles", "tile")))
     assert "sources: no field 'tile'; did you mean 'tiles'?" in misspelt
 

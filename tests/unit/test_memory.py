@@ -13,6 +13,7 @@ import pytest
 from memory_bytes import bytes_of, live_at
 
 from mimdsim.base.errors import DoesNotFit
+from mimdsim.base.units import show_bytes
 from mimdsim.checking.program import memory_finding
 from mimdsim.compiler import Compiled, Memory, measure_memory, plan_exchanges
 from mimdsim.machine import MimdMachine, load_machine
@@ -20,7 +21,8 @@ from mimdsim.pipeline import compile_workload, memory_profile
 from mimdsim.pipeline.overrides import parse_value
 from mimdsim.program import Codelet, Field, Program, Superstep, TileMapping, Variable, VertexTable, WorkerBundles
 from mimdsim.report.tables_run import categories_table
-from mimdsim.workload import load_workload
+from mimdsim.search import Aims, Case, search
+from mimdsim.workload import filled_activity, load_workload
 
 KIB = 1024
 SMALL: dict[str, Any] = {
@@ -118,6 +120,25 @@ TIGHT: dict[str, tuple[str, dict[str, Any], str, str]] = {  # workload, changes,
     ),
     "small memory": ("shd-2", {"network.hidden": [400, 400], "data.timesteps": 10}, "bow", "64 KiB"),
 }
+
+
+def test_code_that_leaves_no_room_is_said_first() -> None:
+    """By the refusal, a search, and the report of what runs all the same."""
+    on = machine("tiny", tile__sram_bytes="20 KiB")
+    workload = load_workload("nmnist-2-random", {**SMALL, "training.batch": 4})
+    made = compile_workload(workload, on, must_fit=False)
+    code = (
+        f"the code alone, {show_bytes(made.memory.code.max())} (tile.code_bytes, codelets and exchanges), is more than"
+    )
+    with pytest.raises(DoesNotFit, match=re.escape(f"does not fit tiny: {code} the 20.0 KiB of a tile; tile ")):
+        compile_workload(workload, on)
+    activity = filled_activity(made.network, 0.5)
+    case = Case.of(made.network, on, activity, workload.mapping)
+    with pytest.raises(DoesNotFit, match=r"fits 20\.0 KiB of tile memory: the code alone, .*; the closest needs"):
+        search(case, Aims.of(on), candidates=2, processes=1)
+    assert memory_profile(made.program, made.memory, on).code_alone.startswith(code)
+    assert not memory_profile(made.program, made.memory, machine("tiny")).code_alone
+
 
 # ---- what fits, as the authors found (commit 180c47d of github.com/jrfinkbeiner/graphcore_snn)
 

@@ -482,6 +482,19 @@ def test_tables_that_tell_nothing_of_a_machine_are_refused(tmp_path: Path) -> No
         mimdsim.calibrate("c600", "multislice.csv", spread=0)
 
 
+def test_every_row_that_is_not_used_is_named_with_its_reason(tmp_path: Path) -> None:
+    head, first, *others = find_table("multislice.csv").read_text().splitlines()
+    unread, unknown = first.replace(",0.238,", ",0,"), first.replace("multiSlice", "sort")
+    (tmp_path / "mine.csv").write_text("\n".join([head, first, *others, unread, unknown]))
+    said = str(mimdsim.calibrate("c600", tmp_path / "mine.csv", spread=0.01)).splitlines()
+    assert said[said.index("Rows not used: 3") + 1 :] == [
+        "  mine.csv line 5 (not read: column 'time_ms': '0' is not a number above 0)",
+        "  mine.csv gather_only (not predicted: no program for 'popops::sort'; known: popops::multiSlice, alone or "
+        "with '+ copy')",
+        "  mine.csv copy alone: with it less without (made of figures that have rows of their own)",
+    ]
+
+
 def test_the_command_prints_and_writes_what_the_function_finds(tmp_path: Path) -> None:
     out = tmp_path / "made" / "c600-mine.toml"
     call = ["calibrate", "c600", "multislice.csv", "--spread", "0.01", "--out", str(out)]

@@ -18,7 +18,7 @@ from mappings import aims_of, case_of, combined_mappings, layer_table, random_ma
 import mimdsim as package
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.compiler import compile_graph
-from mimdsim.machine import load_machine
+from mimdsim.machine import changed_machine, load_machine
 from mimdsim.program import TileMapping
 from mimdsim.report.console import summary_lines
 from mimdsim.search import (
@@ -108,6 +108,26 @@ def test_layers_of_one_mapping_cost_together_what_it_costs() -> None:
         assert cycles[0] == pytest.approx(own.figures.cycles, rel=0.05)
         assert (peaks[0], tiles[0]) == (own.figures.peak_bytes, own.figures.tiles)
         assert table.mapping(np.zeros(1 + len(mapping.split), np.int64)) == mapping
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_a_mapping_is_ranked_by_the_time_with_its_host(depth: int) -> None:
+    case = small_case("digits", 40)
+    slow = {"links.chips": 2, "host.chips": 1, "host.bytes_per_second": "1 MB/s", "host.prefetch_depth": depth}
+    case = replace(case, machine=changed_machine(case.machine, slow))
+    found = search(case, aims_of(case), candidates=16, explained=False)
+    assert found.best.chips == 2  # whose links stream half of the batch each, whatever the chips save
+    assert found.best.figures.host_seconds == min(one.figures.host_seconds for one in found.by_chips)
+    assert found.best.seconds == pytest.approx(
+        aims_of(case).seconds(found.best.figures.cycles, found.best.figures.host_seconds)
+    )
+    said = any("host sets the time of a training step" in line for line in result_lines(found))
+    assert said == found.best.waits_for_host == (depth > 0)
+    aims = replace(aims_of(case), clock_hz=1e9)
+    short, fast = (Figures(cycles=n, peak_bytes=9, tiles=1, host_seconds=s) for n, s in ((900, 2e-6), (400, 3e-6)))
+    assert aims.rank(short) < aims.rank(fast)
+    assert aims.rank(replace(short, cycles=800)) < aims.rank(short)  # the chip's, where the host takes as long
+    assert aims.order(np.array([900, 800]), np.array([9, 9]), np.array([1, 2]), 2e-6).tolist() == [1, 0]
 
 
 def test_bands_side_by_side_count_as_bands_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +241,8 @@ def test_each_objective_is_least_for_its_own_winner(monkeypatch: pytest.MonkeyPa
     """Of all that its search timed; of what others found with as many candidates as `place` takes none is better by
     more than MISSED, as no search tries everything."""
     case = small_case("digits")
+    no_host = {"host.request_seconds": 0, "host.bytes_per_second": "1 TB/s"}  # which would set the time of most
+    case = replace(case, machine=changed_machine(case.machine, no_host))
     known: dict[str, Candidate | None] = {}  # most candidates are those of every objective
 
     def estimates(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate | None]:
@@ -256,7 +278,10 @@ def test_limits_are_kept_or_refused_with_the_closest() -> None:
 def test_the_smallest_memory_is_that_of_all_levers_and_timed_on_its_own_machine() -> None:
     """Keeping every sixth timestep needs less than any split alone; energy was that of tiles of a gigabyte."""
     case = small_case("digits", 40, **{"data.timesteps": 36, "training.batch": 6})
-    made = smallest_sram(case, aims_of(case), candidates=4)
+    shown: list[tuple[str, int, int]] = []
+    made = smallest_sram(case, aims_of(case), candidates=4, progress=lambda *each: shown.append(each))
+    assert {"round 1: mappings", "round 1: other options", "round 2: mappings"} <= {what for what, _, _ in shown}
+    assert all(done <= total for _, done, total in shown)
     least = made.best.figures.peak_bytes
     assert made.best.fits
     assert made.best.options.stash.startswith("every:")

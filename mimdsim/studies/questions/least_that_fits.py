@@ -3,7 +3,7 @@ where on more gains nothing."""
 
 from __future__ import annotations
 
-from mimdsim.base.units import counted
+from mimdsim.base.units import counted, show_bytes
 from mimdsim.report.formatting import field_value
 from mimdsim.report.tables import Table, table
 from mimdsim.studies.pareto import Ranking
@@ -71,7 +71,8 @@ def _words(ranking: Ranking, along: str, least: Least) -> str:
     below = "the least that was looked at, so less may fit too"
     if least.below is not None:
         below = f"{_value(ranking, least.below)}: {least.why}"
-    said = f"{along} = {at} is the least that fits{where} ({below})"
+    need = _need(ranking, least.at)
+    said = f"{along} = {at} is the least that fits{where} ({below}), with {need} needed on the fullest tile"
     metric = ranking.metrics[0].name
     if least.at == least.last:
         return f"{said}, and the most that was looked at."
@@ -84,6 +85,11 @@ def _words(ranking: Ranking, along: str, least: Least) -> str:
     return f"{said}; from {enough} on, more makes {threshold_text(ranking.study)}."
 
 
+def _need(ranking: Ranking, at: int) -> str:
+    """The memory that a design takes of its fullest tile, of the workload that takes most."""
+    return show_bytes(max(row["peak_bytes"] for row in ranking.designs[at]))
+
+
 def _value(ranking: Ranking, at: int) -> str:
     along = number_axes(ranking.study)[0]
     return field_value(along, ranking.column(along)[at])
@@ -94,14 +100,14 @@ def tables(ranking: Ranking) -> list[Table]:
     along = number_axes(ranking.study)[0]
     found, none = least_of(ranking)
     over = f"{ranking.metrics[0].name} of the least over the best's"
-    headers = ["curve", f"least {along}", "below it", "best", over, "enough", "kept above"]
+    headers = ["curve", f"least {along}", "fullest tile", "below it", "best", over, "enough", "kept above"]
     rows = []
     for each in found:
         at, best, enough = (_value(ranking, one) for one in (each.at, each.best, each.enough))
         below = "-" if each.below is None else f"{_value(ranking, each.below)}: {each.why}"
         factor, above = factor_text(*ranking.ratio(each.at, each.best)), f"not {each.above}" if each.above else "all"
-        rows.append([each.name or "-", at, below, best, factor, enough, above])
-    rows += [[name or "-", "none", *["-"] * 5] for name in none]
+        rows.append([each.name or "-", at, _need(ranking, each.at), below, best, factor, enough, above])
+    rows += [[name or "-", "none", *["-"] * 6] for name in none]
     made = [table("least", "The least that fits", headers, rows)] if rows else []
     return [*made, *_of_workloads(ranking, along)]
 

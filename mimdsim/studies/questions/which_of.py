@@ -10,8 +10,8 @@ from mimdsim.base.units import counted, show_bytes
 from mimdsim.report.formatting import chance, field_value, quantity, rounded
 from mimdsim.report.tables import Table, table
 from mimdsim.studies.metrics import Constraint, Row, over_workloads
-from mimdsim.studies.pareto import Ranking
-from mimdsim.studies.questions.kind import QuestionKind, factor_text, level_interval, threshold_text
+from mimdsim.studies.pareto import Ranking, resolution
+from mimdsim.studies.questions.kind import QuestionKind, factor_text, level_interval, number_axes, threshold_text
 from mimdsim.studies.results import RATIOS, is_number
 
 MOST_ROWS, MOST_VALUES = 10, 6
@@ -23,7 +23,25 @@ RATIO_OF_TIME = ("time", "ratio", "throughput")  # which the ratio of two times 
 
 def which_of(ranking: Ranking) -> list[str]:
     best = ranking.best
-    return list(_by_workload(ranking)) if best is None else [*_best(ranking, best), *_front(ranking)]
+    if best is None:
+        return list(_by_workload(ranking))
+    return [*_where_it_does_not_matter(ranking), *_best(ranking, best), *_front(ranking)]
+
+
+def _where_it_does_not_matter(ranking: Ranking) -> Iterator[str]:
+    """From which value of a single number on, or else up to which, it makes no practical difference."""
+    along, *others = [*ranking.study.varied, ""]
+    if others != [""] or [along] != number_axes(ranking.study):
+        return
+    rising = sorted(np.flatnonzero(ranking.kept).tolist(), key=lambda at: ranking.column(along)[at])
+    for word, places in (("From {} on", rising[::-1]), ("Up to {}", rising)):
+        values = ranking.middle[0, places]
+        spread = np.maximum.accumulate(values) - np.minimum.accumulate(values)
+        even = spread <= ranking.study.practical_difference * np.abs(values)
+        if 1 < (flat := int(even.argmin())) < len(places):
+            where = word.format(f"{along} = {ranking.values(places[flat - 1])[along]}")
+            yield f"{where}, it makes {threshold_text(ranking.study)} in {ranking.metrics[0].name}."
+            return
 
 
 def _by_workload(ranking: Ranking) -> Iterator[str]:
@@ -82,7 +100,8 @@ def tables(ranking: Ranking) -> list[Table]:
 def would_change(ranking: Ranking) -> list[str]:
     if ranking.best is None:
         return [] if ranking.conditions else list(_binding(ranking))
-    return [*_binding(ranking), *_rivals(ranking, ranking.best), *_ends(ranking, ranking.best)]
+    ends = () if any(_where_it_does_not_matter(ranking)) else _ends(ranking, ranking.best)
+    return [*_binding(ranking), *_rivals(ranking, ranking.best), *ends]
 
 
 def _best(ranking: Ranking, best: int) -> Iterator[str]:
@@ -116,7 +135,8 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
         rows = [ranking.designs[at][0] for at in (*equal, best)]
         apart = [name for name in study.varied if len({str(row[name]) for row in rows}) > 1]
         verb = "is" if len(equal) == 1 else "are"
-        yield f"{counted(len(equal), 'point')} {verb} exactly as good in {first.name}, with another {', '.join(apart)}."
+        exactly = f"as good to {100 * even:g} %" if (even := resolution(study)) else "exactly as good"
+        yield f"{counted(len(equal), 'point')} {verb} {exactly} in {first.name}, with another {', '.join(apart)}."
     if rivals:
         rival, wins = rivals[0]
         alone = "it keeps to the constraints and is the best" if ranking.keeps_p[best] < 1 else "no point is better"
@@ -239,7 +259,7 @@ def no_best(ranking: Ranking) -> str:
         return f"No point fits: the nearest, {ranking.name(at)}, needs {needs}."
     if not ranking.metrics:
         why = next((f": {row['note']}" for rows in ranking.designs for row in rows if row.get("note")), "")
-        return f"No point has {' or '.join(metric.name for metric in ranking.unknown)}{why}."
+        return f"No point has {' or '.join(ranking.unknown_words)}{why}."
     likely = int(ranking.keeps_p.argmax())
     p, more = float(ranking.keeps_p[likely]), ""
     if p > 0:

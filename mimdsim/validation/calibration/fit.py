@@ -70,7 +70,8 @@ class Narrowed(Shown):
     """What measurements make of a machine: `machine`, and `content` for a file of its own.
 
     stay: doubted numbers on which no row bears. formulas: what else the predictions of a kind of rows are doubted for,
-    (low, value, high) in shares of that doubt, -1 to 1; the machine does not hold these. other: rows not used, by why.
+    (low, value, high) in shares of that doubt, -1 to 1; the machine does not hold these. other: the rows not
+    used, by why.
     """
 
     sourced: MimdMachine
@@ -79,7 +80,7 @@ class Narrowed(Shown):
     rows: tuple[Measured, ...]
     stay: tuple[str, ...]
     formulas: dict[str, Interval]
-    other: dict[str, int]
+    other: dict[str, tuple[str, ...]]
 
     @property
     def contradictions(self) -> tuple[tuple[str, ...], ...]:
@@ -129,7 +130,8 @@ def narrowed_lines(found: Narrowed) -> Iterator[str]:
         yield f"  Left out of the above; {advice}."
     if found.other:
         yield ""
-        yield "Rows not used: " + "; ".join(f"{count} {plain(why)}" for why, count in found.other.items())
+        yield f"Rows not used: {sum(map(len, found.other.values()))}"
+        yield from (f"  {_some(names)} ({plain(why)})" for why, names in found.other.items())
 
 
 def _rows(rows: tuple[Measured, ...]) -> Iterator[str]:
@@ -234,7 +236,7 @@ def narrowed_by(
     named: str,
     spread: str,
     tables: tuple[Table, ...],
-    other: dict[str, int] | None = None,
+    other: dict[str, tuple[str, ...]] | None = None,
     progress: Progress = silent,
 ) -> Narrowed:
     """The numbers of a machine narrowed by rows that were measured on it, of these tables; off float64[rows]: their
@@ -301,21 +303,23 @@ def _residuals(rows: Sequence[Row], measured: Sequence[Measured]) -> Iterator[Re
             yield Residual(figures=figures, half_width=max(quantile(off), LEAST), rows=len(off))
 
 
-def _of_machine(rows: Sequence[Row], machine: MimdMachine) -> tuple[list[Row], dict[str, int]]:
-    """The rows that were measured on the machine, and how many others there are, by reason."""
-    used, other = [], dict[str, int]()
-    unread = [row for row in rows if row.kind == NOT_COMPUTED]
-    if unread:
-        other[f"not read or predicted, first {unread[0].name} ({unread[0].note})"] = len(unread)
+def _why_not(row: Row) -> str:
+    """Why a row tells nothing of any machine."""
+    if row.predicted is None:
+        return f"not {'read' if row.kind == NOT_COMPUTED else 'predicted'}: {row.note}"
+    if row.upper_bound:
+        return "a bound, not a measured figure"
+    if row.derived:
+        return "made of figures that have rows of their own"
+    return "not predicted from the numbers of a described machine"
+
+
+def _of_machine(rows: Sequence[Row], machine: MimdMachine) -> tuple[list[Row], dict[str, tuple[str, ...]]]:
+    """The rows that were measured on the machine, and the names of the others, by reason."""
+    used, other = [], dict[str, tuple[str, ...]]()
     for row in rows:
-        if row.kind == NOT_COMPUTED:
-            continue
         if row.bearing is None:
-            why = (
-                "not predicted"
-                if row.predicted is None
-                else "of no described chip, a bound, derived, or not by its numbers"
-            )
+            why = _why_not(row)
         elif row.bearing.machine != machine.name:
             why = f"of machine '{row.bearing.machine}'"
         elif not row.bearing.measured > 0:
@@ -323,9 +327,9 @@ def _of_machine(rows: Sequence[Row], machine: MimdMachine) -> tuple[list[Row], d
         else:
             used.append(row)
             continue
-        other[why] = other.get(why, 0) + 1
+        other[why] = (*other.get(why, ()), f"{row.file} {row.name}")
     if not used:
-        listed = "; ".join(f"{count} {why}" for why, count in other.items())
+        listed = "; ".join(f"{_some(names)}: {why}" for why, names in other.items())
         raise DescriptionError("calibrate", [f"no row was measured on '{machine.name}': {listed}"])
     if len(used) > MOST_ROWS:
         problem = f"{len(used):,} rows on '{machine.name}'; at most {MOST_ROWS:,} are used: give means of those alike"
