@@ -104,20 +104,17 @@ def marked_as_bad(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 def difference_lines(profile: RunProfile, other: RunProfile, *, every: bool = False) -> list[str]:
-    """What differs between two runs, A and B, line by line; of operations those that differ most, unless every one is
-    asked for. Raises MimdsimError if one has no tiled machine."""
+    """What differs between two runs, A and B, line by line; of operations those that differ most, as many as fit into
+    SHORT_LINES of SHORT_WIDTH, unless every one is asked for. Raises MimdsimError if one has no tiled machine."""
     totals, operations = difference_tables(profile, other)
     differ = operations.headers.index("B − A")
     rows = tuple(row for row in operations.rows if row[differ].value)
     title = "Operations whose cycles change most" if rows else ""
-    several = replace(
-        operations, title=title, rows=rows if every else rows[: 2 * LONGEST], page_only=operations.headers[differ + 2 :]
-    )
-    lines = [
-        *_wrap("", plain(totals.note)),
-        *_table_lines(replace(totals, title=totals.caption)),
-        *_table_lines(several),
-    ]
+    width = WIDTH if every else SHORT_WIDTH
+    lines = [*_wrap("", plain(totals.note), width), *_table_lines(replace(totals, title=totals.caption), width)]
+    left = len(rows) if every else max(SHORT_LINES - 2 - len(lines) - 3, 0)  # a line between, title and headers
+    hidden = operations.headers[differ + 2 :] if every else operations.headers[differ + 1 :]
+    lines += _table_lines(replace(operations, title=title if left else "", rows=rows[:left], page_only=hidden), width)
     return [line.rstrip().translate(PLAIN_SIGNS) for line in lines]
 
 
@@ -126,7 +123,7 @@ def difference_record(profile: RunProfile, other: RunProfile) -> dict[str, Any]:
     totals, operations = (
         [
             {
-                name or "quantity": plain(cell.text) if cell.value is None else cell.value
+                name: plain(cell.text) if cell.value is None else cell.value
                 for name, cell in zip(one.headers, row, strict=True)
             }
             for row in one.rows
@@ -183,12 +180,12 @@ def _of_tiles(tiled: TiledProfile) -> str:
     )
 
 
-def _table_lines(table: Table | None) -> Iterator[str]:
+def _table_lines(table: Table | None, width: int = WIDTH) -> Iterator[str]:
     """A table that has a title: texts left-aligned and numbers right-aligned."""
     if table is None or not table.title:
         return
     yield ""
-    yield clipped(table.title, WIDTH)
+    yield clipped(table.title, width)
     columns = [at for at, header in enumerate(table.headers) if header not in table.page_only]
     right = table.numeric
     rows = [[plain(row[at].text) for at in columns] for row in table.rows]
@@ -196,19 +193,19 @@ def _table_lines(table: Table | None) -> Iterator[str]:
     widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
     texts = [at for at, column in enumerate(columns) if not right[column]]
     names = texts[:-1]  # the last words of a row are its verdict
-    while sum(widths) + 2 * len(widths) > WIDTH:  # numbers are never cut, the longest names are
+    while sum(widths) + 2 * len(widths) > width:  # numbers are never cut, the longest names are
         roomy = [at for at in names if widths[at] > SHORTEST_NAME]
         widest = max(roomy or texts, key=lambda at: widths[at])
         widths[widest] -= 1
     for row in rows:
-        cells = (clipped(cell, width) for cell, width in zip(row, widths, strict=True))
+        cells = (clipped(cell, wide) for cell, wide in zip(row, widths, strict=True))
         padded = (
-            cell.rjust(width) if right[column] else cell.ljust(width)
-            for cell, width, column in zip(cells, widths, columns, strict=True)
+            cell.rjust(wide) if right[column] else cell.ljust(wide)
+            for cell, wide, column in zip(cells, widths, columns, strict=True)
         )
         yield "  " + "  ".join(padded)
     if any(table.said):
-        yield from _wrap(f"  {table.said[0]}", plain(table.said[1]))
+        yield from _wrap(f"  {table.said[0]}", plain(table.said[1]), width)
 
 
 def _command(command: str) -> Iterator[str]:

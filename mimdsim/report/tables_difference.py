@@ -56,7 +56,7 @@ def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: Tile
     return table(
         "totals-compared",
         f"Totals of one {one.run_name}",
-        ("figure", "A", "B", "B − A", "B / A"),
+        ("quantity", "A", "B", "B − A", "B / A"),
         rows,
         f"A: {profile.workload} on {one.title}, batch {profile.batch}, {counted(profile.timesteps, 'timestep')}. "
         f"B: {other.workload} on {two.title}, batch {other.batch}, {counted(other.timesteps, 'timestep')}."

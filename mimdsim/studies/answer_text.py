@@ -110,7 +110,7 @@ def firing_warnings(result: StudyResult) -> list[str]:
 
 def collect_notes(result: StudyResult) -> list[str]:
     """Notes on points, each once."""
-    lines = note_lines(list(result.rows), _named_by(result), trained=result.study.fill is None)
+    lines = note_lines(list(result.rows), _named_by(result), trained=result.study.fill is None, ratios=False)
     # which steps change no time can be told of a grid only: other points differ in all fields at once
     return [line for line in lines if result.study.sampling.kind == "grid" or not line.startswith("= ")]
 

@@ -179,10 +179,10 @@ def _times(row: Row) -> str:
     return rounded(middle) if low == high else f"{rounded(middle)} ({rounded(low)}-{rounded(high)})"
 
 
-def note_lines(rows: list[Row], axes: list[str], trained: bool = False) -> list[str]:
+def note_lines(rows: list[Row], axes: list[str], trained: bool = False, ratios: bool = True) -> list[str]:
     """Notes on points, each once, with the first point it applies to; and which steps of an axis change no time.
 
-    trained: whether the points' spikes come from trainings, which vary.
+    trained: whether the points' spikes come from trainings, which vary. ratios: whether "times the first" is shown.
     """
     first: dict[str, list[str]] = {}
     values = {key: list(dict.fromkeys(row[key] for row in rows)) for key in axes}
@@ -195,7 +195,7 @@ def note_lines(rows: list[Row], axes: list[str], trained: bool = False) -> list[
         for note, points in first.items()
     ]
     timed = next((row for row in rows if row["ms_per_training_step"]), None)
-    if timed is not None and not timed["fits"] and any(row["fits"] for row in rows):
+    if ratios and timed is not None and not timed["fits"] and any(row["fits"] for row in rows):
         said.append("! times the first: of the first point that fits; those before it do not fit their memory")
     said += _trained_apart(rows, axes) if trained else []
     return said + [line for axis in axes for line in _without_effect(rows, axis, axes)]

@@ -91,3 +91,14 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
         if not (ROOT / name).exists() and not any(f"/{file}".endswith(f"/{name}") for file in files)
     ]
     assert missing == []
+
+
+def test_paragraphs_are_short() -> None:
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "GLOSSARY"))]
+    long = [
+        f"{page.name}, line {number}: {len(line)} characters"
+        for page in pages
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 400 and not line.startswith("|")
+    ]
+    assert long == []

@@ -214,6 +214,8 @@ def test_tables_of_differences(run: Found) -> None:
     assert totals.note.endswith("Changed in B only: tile.worker_contexts = 7.")
     assert "Changed" not in difference_tables(other, other)[0].note
     told = "\n".join(difference_lines(profile, other))
+    assert len(told.splitlines()) <= 23  # two more say where the page is
+    assert max(map(len, told.splitlines())) <= 80
     assert "+12,345,678" in told
     assert "renamed" in told
     assert rest[0].name not in told  # nothing of what does not differ

@@ -121,9 +121,10 @@ function readAddress() {
     const value = asked.get(name);
     return value !== null && /^\d+$/.test(value) && Number(value) < below ? Number(value) : -1;
   };
-  if (!["tile", "superstep", "measure"].some(name => asked.has(name))) return false;
+  if (!["tile", "superstep", "measure", "timestep"].some(name => asked.has(name))) return false;
   const measure = Object.hasOwn(measures, asked.get("measure") ?? "") ? asked.get("measure") : "busy";
-  select({ tile: get("tile", facts.tiles), superstep: get("superstep", facts.steps), measure, timestep: -1 });
+  select({ tile: get("tile", facts.tiles), superstep: get("superstep", facts.steps), measure,
+    timestep: get("timestep", columns.window_timesteps.length) });
   return true;
 }
 
@@ -155,6 +156,7 @@ function writeAddress() {
   if (state.tile >= 0) asked.set("tile", state.tile);
   if (state.superstep >= 0) asked.set("superstep", state.superstep);
   if (state.measure !== "busy") asked.set("measure", state.measure);
+  if (state.timestep >= 0) asked.set("timestep", state.timestep);
   const address = asked.toString();
   if (address !== location.hash.slice(1) && (address || /[=]/.test(location.hash))) {
     history.replaceState(null, "", `#${address || "walk"}`);

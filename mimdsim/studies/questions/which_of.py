@@ -349,7 +349,8 @@ def _ends(ranking: Ranking, best: int) -> Iterator[str]:
             continue
         near = 0.02 * (numbers[-1] - numbers[0])  # points that fill a space have no point on its edge
         low, high = (abs(values[best] - end) <= near for end in (numbers[0], numbers[-1]))
-        least = type(values[best]) is int and values[best] == 1  # of chips, contexts and the like there are none fewer
+        # of chips, contexts and the like there are none fewer
+        least = type(values[best]) is int and values[best] in (0, 1)
         if (low and not least) or high:
             word = "smallest" if low else "largest"
             value = field_value(name, values[best])
