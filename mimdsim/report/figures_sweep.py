@@ -18,6 +18,7 @@ T = TypeVar("T")
 Row = dict[str, Any]
 WIDE = 8  # times from the least to the largest value: a logarithmic axis from there on
 CHARACTERS = 56  # below a panel
+WIDTH, HEIGHT, LEGEND_LINE = 14.5, 4.2, 0.23  # inches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +121,7 @@ def draw_sweep(rows: Sequence[Row], axes: Sequence[str]) -> Figure | None:
     if not timed or not axes:
         return None
     axis = swept_axis(axes[0], timed)
-    figure, (speed, ratio, memory) = panels(1, 3, width=14.5, height=4.2)
+    figure, (speed, ratio, memory) = panels(1, 3, width=WIDTH, height=HEIGHT)
     drawn, few = _combinations(timed, axes[1:], MAX_LINES)
     for index, (label, line) in enumerate(drawn):
         colour = LAYER_COLOURS[index % len(LAYER_COLOURS)]
@@ -153,6 +154,7 @@ def draw_sweep(rows: Sequence[Row], axes: Sequence[str]) -> Figure | None:
         handles, labels = speed.get_legend_handles_labels()
         columns = max(1, min(4, len(drawn), LEGEND_CHARACTERS // (max(map(len, labels)) + 8)))
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=few or None)
+        figure.set_size_inches(WIDTH, HEIGHT + LEGEND_LINE * (-(-len(labels) // columns) - 1))
     return figure
 
 
