@@ -20,6 +20,7 @@ from mimdsim.graph.names import INPUT
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Liveness, MemoryProfile
+from mimdsim.profile.records import code_without_room
 from mimdsim.program import Program
 from mimdsim.workload.description.mapping import Behind, MappingOptions
 
@@ -79,7 +80,7 @@ def check_fits(
     needed = memory.peak_bytes
     if needed <= available:
         return
-    alone = memory_profile(program, memory, machine).code_alone
+    alone = code_without_room(int(memory.code.max()), machine.tile.sram_bytes)
     tile = memory.peak_tile
     name, size = memory.largest(tile, 1)[0]
     over = int((memory.peak_by_tile > available).sum())

@@ -263,6 +263,14 @@ class Liveness:
     total_bytes: int
 
 
+def code_without_room(code_bytes: int, limit_bytes: int) -> str:
+    """Said where the code of a tile leaves no room for variables; else ''."""
+    if code_bytes <= limit_bytes:
+        return ""
+    code, limit = show_bytes(code_bytes, limit_bytes), show_bytes(limit_bytes, code_bytes)
+    return f"the code alone, {code} (tile.code_bytes, codelets and exchanges), is more than the {limit} of a tile"
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemoryProfile(Shown):
     """Tile memory: limit, the fullest tile, bytes by category on every tile, and the curve over the program."""
@@ -285,12 +293,9 @@ class MemoryProfile(Shown):
 
     @property
     def code_alone(self) -> str:
-        """Said where the code of a tile leaves no room for variables."""
+        """See `code_without_room`."""
         code = dict(zip(self.categories, self.bytes_by_category_and_tile, strict=True)).get("code", ())
-        if (most := max(code, default=0)) <= self.limit_bytes:
-            return ""
-        more = f"is more than the {show_bytes(self.limit_bytes, most)} of a tile"
-        return f"the code alone, {show_bytes(most, self.limit_bytes)} (tile.code_bytes, codelets and exchanges), {more}"
+        return code_without_room(max(code, default=0), self.limit_bytes)
 
     @property
     def peak_of_limit(self) -> str:
