@@ -96,12 +96,13 @@ def with_currents(recorded: Recorded) -> Recorded:
 
 
 def _returned_sum(recorded: Recorded, origin: Any, layers: dict[str, NeuronCalls]) -> Any:
-    """What is returned, where it is products that are added up or read the input beside what layers send: a layer, put
-    into `layers`, that sends their sum in every timestep."""
+    """What is returned, where it is products that are added up, or one of several layers, or the input, side by side: a
+    layer, put into `layers`, that sends their sum in every timestep."""
     through = (FunctionResult, Sum)
     ends = [each for each in each_in(through, origin) if not isinstance(each, through)]
     weights = {each.weight: each.negative for each in ends if isinstance(each, Product)}
-    beside = any(isinstance(each.of, Joined) or _is_joined(each.of) for each in _only_products(ends))
+    every = (of for each in _only_products(ends) for of in each_in((FunctionResult,), each.of))
+    beside = any(isinstance(of, Joined) for of in every)
     if not (len(weights) > 1 or beside) or len(_only_products(ends)) < len(ends) or _is_alone(*ends):
         return origin
     made: list[dict[int, tuple[Product, torch.Tensor]]] = [
@@ -128,10 +129,6 @@ def _returned_sum(recorded: Recorded, origin: Any, layers: dict[str, NeuronCalls
         return sent[calls[0]] if len(calls) == 1 else FunctionResult(by="add", of=tuple(sent[t] for t in calls))
 
     return of_layer(origin)
-
-
-def _is_joined(of: Any) -> bool:
-    return isinstance(of, FunctionResult) and any(isinstance(each, Joined) for each in of.of)
 
 
 def _by_timestep(
