@@ -348,6 +348,12 @@ def test_the_effect_of_doubling_is_that_of_the_law() -> None:
     assert "sync 2.4 % (2.4 to 2.4)" in parts
 
 
+def test_a_clock_is_said_to_scale_all_parts() -> None:
+    rows = [row({"c": (1 / x, 0)}, **{"chip.clock_hz": x}) for x in (1e9, 2e9, 4e9)]
+    said = lines_of(*rows, question_kind="how-much", axes={"chip.clock_hz": (1e9, 2e9)})
+    assert "chip.clock_hz scales compute, exchange and sync alike: what of them limits, their shares say." in said
+
+
 def test_a_range_from_zero_is_doubled_up_to_its_largest_value_and_doubts_widen_it() -> None:
     """exp(x / 6) doubled from 3 to 6 is exp(1/2). A doubt that grows with x moves the slope by its share."""
     rows = [row({"c": (exp(at / 6), 0.05 * at * exp(at / 6))}, **{"exchange.fixed_cycles": at}) for at in range(7)]

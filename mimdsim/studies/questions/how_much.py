@@ -21,6 +21,7 @@ from mimdsim.studies.questions.kind import QuestionKind, lacks_numbers, named_ax
 
 MOST_NAMED = 3
 PARTS = ("compute", "exchange", "sync")
+OF_ALL = "chip.clock_hz"  # which scales all of these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,10 @@ def answer(ranking: Ranking) -> list[str]:
         said.append(
             f"Doubling {first.field} changes the {metric} most, to {_factor(first)}"
             + (f"; then {then}." if then else ".")
+        )
+    if any(each.field == OF_ALL for each in matter):
+        said.append(
+            f"{OF_ALL} scales {', '.join(PARTS[:-1])} and {PARTS[-1]} alike: what of them limits, their shares say."
         )
     if others:
         said.append(f"Doubling makes {threshold_text(ranking.study)} in the {metric}: {', '.join(others)}.")
