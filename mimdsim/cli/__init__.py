@@ -7,6 +7,7 @@ import contextlib
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -34,6 +35,7 @@ from mimdsim.cli.sweep import sweep_command
 from mimdsim.cli.validate import validate_command
 
 OUR_FAILURE = 4
+EXTRA_FIELD = re.compile(r"unexpected extra arguments? \((\w+\.\w+=\S+?)[ )]")
 
 
 FEW_COLLECTIONS = 500_000  # objects made before Python looks for circles among them: programs are large and have few
@@ -73,6 +75,8 @@ class Commands(click.Group):
             context.exit(2)
         except click.ClickException as misuse:
             told = io.StringIO()
+            if given := EXTRA_FIELD.search(misuse.message):
+                misuse.message += f"; a field is changed by  --set {given[1]}"
             misuse.show(told)
             say(told.getvalue(), nl=False, err=True)
             context.exit(misuse.exit_code)
