@@ -138,6 +138,23 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
             "training.schedule": "constant", "training.batch": 4,  # of two, gradients cancel to what rounding leaves
         },
     ),
+    "gates of planes": (
+        "randman-1d",
+        {
+            "data.inputs": 50, "data.input_capacity": 30, "network.spikes": "dense", "network.capacity": (),
+            "network.hidden": (50,), "network.bias": True, "network.delay": 0, "network.output": "membrane",
+            "network.neuron": ["gated", "li"], "network.neuron_parameters": [{}, {"tau": 1.0, "dt": 1.0}],
+            "network.reset": ["", "none"], "network.reset_gradient": ["", "mask"],
+            "network.decay": None, "network.current_gain": None,
+            "network.second_threshold": None, "network.convolutions.hidden0": {
+                "planes": (2, 5, 5), "channels": 2, "kernel": 3, "padding": 1, "own_kernel": 3,
+            },
+            "network.cells": {"gated": {"equations": [
+                "c = sigmoid(I1) * c[t-1] + sigmoid(I2) * tanh(I3)", "output = sigmoid(I4) * tanh(c)",
+            ]}},
+            "training.optimiser": "sgd", "training.schedule": "constant",
+        },
+    ),
     "delays": (
         "randman-1d",
         {
