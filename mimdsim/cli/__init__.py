@@ -75,9 +75,9 @@ class Commands(click.Group):
             context.exit(2)
         except click.ClickException as misuse:
             told = io.StringIO()
-            if given := EXTRA_FIELD.search(misuse.message):
-                misuse.message += f"; a field is changed by  --set {given[1]}"
             misuse.show(told)
+            if given := EXTRA_FIELD.search(misuse.message):
+                told.write(f"A field is changed by  --set {given[1]}\n")
             say(told.getvalue(), nl=False, err=True)
             context.exit(misuse.exit_code)
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # the reader of the output may stop: click exits

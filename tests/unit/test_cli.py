@@ -91,7 +91,7 @@ def test_list_names_workloads_and_machines() -> None:
         (("check", "digits", "a100"), "is a GPU"),
         (("check", "digits", "bow", "--program", "none.py"), "no such Python file"),
         (("validate", "none.csv"), "no such file"),
-        (("run", "digits", "bow", "tile.sram_bytes=1 MiB"), "a field is changed by  --set tile.sram_bytes=1"),
+        (("run", "digits", "bow", "tile.sram_bytes=1 MiB"), "A field is changed by  --set tile.sram_bytes=1"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else "",
 )
