@@ -260,7 +260,7 @@ def _share_of_scores(network: SpikingNetwork, graph: Graph, meaning: dict[str, A
     """The power of 2 by which scores are multiplied so that a softmax does not make the rounding of large ones larger
     than what is compared; 1 where sums of weights and spikes do not round."""
     loss = next((op for op in graph.operations if op.kind == "cross_entropy"), None)
-    numbers = any(layer.norm or (layer.cell is not None and not layer.cell.of.sparse) for layer in network.layers)
+    numbers = any(layer.norm or layer.sends_numbers for layer in network.layers)
     if loss is None or not numbers:
         return 1.0
     largest = float(np.abs(np.float64(meaning[loss.inputs[0]]) * loss.attributes.scale).max())
@@ -310,8 +310,7 @@ def _crossings(network: SpikingNetwork, spikes: Counter[str], draws: int) -> lis
     said, turns = [], draws * network.timesteps * network.batch
     for layer in network.layers:
         crossed, every = spikes[spikes_of(layer.name)], turns * layer.neurons
-        sends_numbers = layer.cell is not None and not layer.cell.of.sparse
-        if layer.spiking and not sends_numbers and crossed in (0, every):
+        if layer.spiking and not layer.sends_numbers and crossed in (0, every):
             said.append(f"{crossed:,} of {every:,} potentials of '{layer.name}' crossed its threshold")
     if not said:
         return []

@@ -25,7 +25,7 @@ def constant_layers(network: SpikingNetwork, activity: RecordedActivity) -> dict
     every timestep from the first spike on, over half of the timesteps; dropped spikes count. Cells that send a number
     always tell something."""
     found: dict[str, Firing] = {}
-    numbers = {layer.name for layer in network.layers if layer.cell and not layer.cell.of.sparse}
+    numbers = {layer.name for layer in network.layers if layer.sends_numbers}
     for name, neurons in _populations(network):
         if name in numbers:
             continue

@@ -52,7 +52,7 @@ def scaled_to_activity(
     for layer in network.layers:
         if not layer.spiking:
             continue
-        if layer.cell and not layer.cell.of.sparse:
+        if layer.cell and layer.sends_numbers:
             raise DescriptionError(
                 "training.initial_activity",
                 [f"cells '{layer.cell.model}' of layer '{layer.name}' send always: leave it out"],

@@ -193,14 +193,13 @@ def _split(component: Component, timesteps: int) -> list[Component]:
     of_spikes, others = ([root for root in read if (root.op == "spike") is of] for of in (True, False))
     apart = of_spikes and others and core.isdisjoint(others)
     reads = [arg for made in component.members if made in core for arg in made.args if is_current(arg)]
-    if not apart or not reads or len(spikes) != timesteps or not between <= set(spikes):
+    held = [made.values for made in spikes if made.values is not None]
+    if not apart or not reads or not len(spikes) == len(held) == timesteps or not between <= set(spikes):
         return [component]
     label = f"what '{products_of(reads[0])[0].weight.removesuffix('.weight')}' sends"
-    held = [(made, made.values) for made in spikes]
     sent = {
         made: Read(of=unweighted(made, label, values.shape[1:], t), tensor=values)
-        for t, (made, values) in enumerate(held)
-        if values is not None
+        for t, (made, values) in enumerate(zip(spikes, held, strict=True))
     }
     for made in outside:
         made.args = tuple(sent[arg] if isinstance(arg, Made) and arg in sent else arg for arg in made.args)
@@ -522,7 +521,7 @@ def _left_over(
 ) -> tuple[torch.Tensor, Product] | None:
     """The current of a timestep, and its origin, that a product made with all others and nobody reads, as the last if
     states are made of what was before. parts: those of the timestep before. None: there is none."""
-    before = torch.cat([parts[gate] for gate in sorted(parts)], dim=-1)
+    before = torch.cat([parts[gate] for gate in sorted(parts)], dim=1)
     for product, whole, version in recorded.currents:
         if getattr(origin, "weight", "") != product.weight or not is_in_time(product) or whole._version != version:
             continue

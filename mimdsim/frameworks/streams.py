@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.frameworks.neurons import Reading
+from mimdsim.frameworks.neurons import Reading, numbers_of
 from mimdsim.frameworks.origins import (
     THROUGH,
     Dropped,
@@ -36,6 +36,7 @@ from mimdsim.frameworks.origins import (
     unweighted,
     with_parts,
 )
+from mimdsim.frameworks.planes import currents_of
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.written_equations import components_of, is_current, made_in
 from mimdsim.graph.cell_catalogue import CURRENT
@@ -152,22 +153,30 @@ def with_late_currents(recorded: Recorded, weights: Callable[[Product], np.ndarr
     layers = dict(recorded.layers)
     for name, calls in recorded.layers.items():
         first, *others = calls.origins
-        sender = getattr(getattr(calls.origins[-1], "of", None), "layer", "")
+        last: Any = calls.origins[-1]
+        if calls.reading.model != CURRENT or not isinstance(last, Product) or not _is_plain(last):
+            continue
+        sender = getattr(last.of, "layer", "")
         sent = [LayerOutput(layer=sender, call=t, spikes=True) for t in range(len(calls.origins))]
         late = [isinstance(each, Product) and each.of == of for each, of in zip(others, sent, strict=False)]
         known = layers[sender].outputs if sender in layers and not layers[sender].in_time else []
-        if calls.reading.model != CURRENT or not all(late) or len(known) != len(sent) or calls.outputs[0].any():
+        if not all(late) or len(known) != len(sent) or calls.outputs[0].any():
             continue
-        last: Any = calls.origins[-1]
-        made = known[-1].double() @ torch.as_tensor(weights(last))
-        tensors = [*calls.outputs[1:], made.to(calls.outputs[0].dtype)]
-        origins = [replace(last, of=of, call=t) for t, of in enumerate(sent)]
+        read = numbers_of(known[-1]).reshape(1, len(known[-1]), -1)
+        made = torch.as_tensor(currents_of(last.convolution, read, weights(last), 0.0))
+        tensors = [*calls.outputs[1:], made.reshape(calls.outputs[0].shape).to(calls.outputs[0].dtype)]
+        origins: list[Any] = [replace(last, of=of, call=t) for t, of in enumerate(sent)]
         del layers[name]  # it runs after what it reads
         layers[name] = replace(calls, currents=tensors, outputs=tensors, origins=origins)
         earlier = partial(_earlier_call, name, first)
         for each in layers.keys() - {name}:
             layers[each] = replace(layers[each], origins=[*map(earlier, layers[each].origins)])
     return replace(recorded, layers=layers)
+
+
+def _is_plain(product: Product) -> bool:
+    """Whether it makes zeros of zeros, in every timestep and training step."""
+    return not (product.bias or product.norm or product.delays or product.dropout or product.channels)
 
 
 def _earlier_call(layer: str, first: Any, origin: Any) -> Any:

@@ -59,11 +59,8 @@ def first_column(part: torch.Tensor, whole: torch.Tensor, axis: int = -1) -> int
 
 def row_of(part: torch.Tensor, held: torch.Tensor) -> int | None:
     """Which of the rows of a parameter, each as long as this, a number of it is, or are adjacent ones."""
-    if (
-        part.numel() != (part.shape or (1,))[-1]
-        or not (part.is_contiguous() and held.is_contiguous())
-        or not part.numel()
-    ):
+    alike = part.is_contiguous() and held.is_contiguous() and 0 < part.numel() == (part.shape or (1,))[-1]
+    if not alike or held.numel() % part.numel():
         return None
     if part.untyped_storage().data_ptr() != held.untyped_storage().data_ptr():
         return None

@@ -219,6 +219,11 @@ class Layer(Shown):
         return self.cell.of.gates if self.cell else 1
 
     @property
+    def sends_numbers(self) -> bool:
+        """Whether its cells send numbers that are seldom 0, and no spikes."""
+        return self.cell is not None and not self.cell.of.sparse
+
+    @property
     def recurs(self) -> bool:
         """Whether it has trained synapses onto itself."""
         by_window = self.convolution is not None and self.convolution.own is not None

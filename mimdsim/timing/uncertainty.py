@@ -58,14 +58,10 @@ def _kind(wait: str, machine: MimdMachine) -> str:
     what is 0 sets nothing."""
     section, keys = NUMBERS[wait]
     part, fabric = getattr(machine, section), fabric_of(machine)
-    counting = [key for key in keys if part is not None and getattr(part, key) and _counts(key, machine)]
+    idle = () if machine.links.chips > 1 else ("external_cycles",)
+    counting = [key for key in keys if part is not None and getattr(part, key) and key not in idle]
     kinds = [kind for key in counting if not has_own_share(kind := kind_of(part.sources.get(key, fabric.kind)))]
     return less_certain(*kinds, *([fabric.kind] if wait == "exchange" or not kinds else ()))
-
-
-def _counts(key: str, machine: MimdMachine) -> bool:
-    """Whether a number counts on so many chips."""
-    return key != "external_cycles" or machine.links.chips > 1
 
 
 def uncertain_parts(

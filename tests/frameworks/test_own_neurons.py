@@ -539,6 +539,16 @@ class LowRank(nn.Module):  # type: ignore[misc, name-defined]
         return torch.stack(out)
 
 
+def test_a_bias_within_a_recurrence_of_low_rank_is_no_zero() -> None:
+    """It is learned, so that what is sent before the first timestep does not stay 0."""
+    module = LowRank(False, True)
+    module.n = nn.Linear(zoo.HIDDEN, 3)
+    nn.init.zeros_(module.n.bias)
+    _, spikes, _ = zoo.example(zoo.TorchNetwork(make=lambda: LowRank(False, True), judge=None, scale=2.0))
+    with pytest.raises(MimdsimError, match="the first layer reads"):
+        frameworks.from_torch(module, spikes)
+
+
 @pytest.mark.parametrize("spiking", [False, True])
 @pytest.mark.parametrize("layers", [False, True])
 def test_recurrences_of_low_rank_train_as_in_pytorch(spiking: bool, layers: bool) -> None:
