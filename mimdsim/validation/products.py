@@ -249,8 +249,7 @@ def _product_row(row: Cells, _asked: Asked) -> Iterator[Fields]:
         return _cycles_of(row, changed_machine(machine, _clock_of(row)))[row["metric"]][0]
 
     found = predict_tiled_product(row)
-    if row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
-        raise MimdsimError(f"{row['metric']} is in {unit}, not in '{shortened(row['unit'])}'")
+    row.check_unit(row["metric"], UNITS.get(row["metric"], "cycles"))
     formula = f"{row['operation']} in {row['dtype']}, {row['variant']}: {row['metric']}"
     yield within_bounds(*found) | {"bearing": row.bearing(row["machine"], published, again, formula=formula)}
 

@@ -189,6 +189,11 @@ class Cells(Line):
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not a whole number of at least 1")
         return int(number)
 
+    def check_unit(self, what: str, unit: str) -> None:
+        """Raises MimdsimError unless the row is in the unit in which `what` is predicted."""
+        if self["unit"] != unit:
+            raise MimdsimError(f"{what} is in {unit}, not in '{shortened(self['unit'])}'")
+
     @staticmethod
     def figure(name: str, unit: str, published: float | None, tolerance: float, kind: str = "", **more: Any) -> Fields:
         """What is published of a figure; more: other fields of `Row`."""

@@ -213,8 +213,11 @@ def test_rows_that_cannot_be_predicted_say_why() -> None:
         return vars(SPARSE_PRODUCTS.rows(given({**base, **changes}), Asked())[0])
 
     assert one()["predicted"] > 0
-    assert one(metric="speed_over_dense")["predicted"] > 0
-    assert one(metric="cycles")["predicted"] > one(metric="cycles", density="0.25")["predicted"]
+    assert one(metric="speed_over_dense", unit="x")["predicted"] > 0
+    cycles = [one(metric="cycles", unit="cycles", density=each)["predicted"] for each in ("0.5", "0.25")]
+    assert cycles[0] > cycles[1]
+    assert one(unit="GFLOP/s")["note"] == "nonzero_flops_per_second is in TFLOP/s, not in 'GFLOP/s'"
+    assert one(unit="GFLOP/s")["predicted"] is None
     assert one(kind="dense")["predicted"] == pytest.approx(2 * one(kind="dense", density="0.25")["predicted"])
     assert "unknown metric 'watts'" in one(metric="watts")["note"]
     assert "no plan for banded" in one(kind="banded")["note"]

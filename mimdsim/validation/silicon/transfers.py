@@ -295,6 +295,7 @@ def exchange_or_host_row(row: Cells, asked: Asked) -> Iterator[Fields]:
     measured, host = row.number("measured", above=0), row["what"].startswith("stream copy")
     name, kind = f"{row['what']}, {row['parameters']}", "one copy from the host" if host else "one multicast"
     yield row.figure(shortened(name, 160), row["unit"], measured, 0.0 if host else TOLERANCE, kind, upper_bound=host)
+    row.check_unit("an interval", "cycles")
     yield _predict_host(row, asked) if host else _predict_multicast(row, asked, measured)
 
 
@@ -302,8 +303,8 @@ def _predict_multicast(row: Cells, asked: Asked, measured: float) -> Fields:
     receiver, words = RECEIVER in row["what"], _amount(row, "words")
     if not row["what"].startswith("multicast") or not (receiver or "sender" in row["what"]):
         raise MimdsimError(f"'{shortened(row['what'])}': known are the sender and {RECEIVER} of a multicast")
-    if row["unit"] != "cycles" or words > MOST_WORDS:
-        raise MimdsimError(f"{words} words in {shortened(row['unit'])}: one list sends up to {MOST_WORDS:,}, in cycles")
+    if words > MOST_WORDS:
+        raise MimdsimError(f"{words} words: one list sends up to {MOST_WORDS:,}")
     machine = asked.machine_of(row["machine"])
     parts = f"barrier of {machine.sync.internal_cycles}, {RECEIVER_FIXED if receiver else SENDER_WAITS} of its list"
     parts += ", what the sender is late, hand-over and launch of workers" if receiver else ", hand-over and launch"
@@ -314,8 +315,6 @@ def _predict_multicast(row: Cells, asked: Asked, measured: float) -> Fields:
 
 def _predict_host(row: Cells, asked: Asked) -> Fields:
     copied = _amount(row, "bytes")
-    if row["unit"] != "cycles":
-        raise MimdsimError(f"unit '{shortened(row['unit'])}': copies from the host are predicted in cycles")
     names = re.sub(r"\(.*\)", "", row["machine"]).split(" or ")
     made = []
     for machine in (asked.machine_of(name.strip()) for name in names):

@@ -108,6 +108,7 @@ LARGEST_BATCH = 1 << 16
 BATCHES = tuple(1 << power for power in range(LARGEST_BATCH.bit_length()))  # of which the fastest is looked for
 COPY_BYTES = 4
 RATE, RATIO, CYCLES = "nonzero_flops_per_second", "speed_over_dense", "cycles"
+UNITS = {RATE: "TFLOP/s", RATIO: "x", CYCLES: "cycles"}
 LIBRARY, FRAMEWORK = "poplar", "poptorch"
 Shape = tuple[int, int, int, float]  # rows, columns, block, density
 ARRANGED = "operand and result arranged for PyTorch, as is assumed"
@@ -163,6 +164,7 @@ def _predict(row: Cells, shape: Shape, batch: int, on: MimdMachine | str) -> flo
     if metric not in (RATE, RATIO, CYCLES) or (kind == "dense" and metric != RATE):
         known = f"{RATE} (all), {RATIO}, {CYCLES} (static, dynamic)"
         raise MimdsimError(f"unknown metric '{metric}' of {kind}; known: {known}")
+    row.check_unit(metric, UNITS[metric])
     machine = load_machine(on) if isinstance(on, str) else on
     if not isinstance(machine, MimdMachine):
         raise MimdsimError(f"{row['machine']} is not a tiled machine")
