@@ -60,7 +60,7 @@ def function_of_weights(
     known = [name for name, each in FUNCTIONS.items() if not each.format]
     nearest = (
         f"nearest: {', '.join(known)} of the parameter, times a number, a fixed sign per source or zeros and ones; or "
-        f"it rounded, straight through, to {', '.join(FORMATS)}"
+        f"it rounded, straight through, to {', '.join(FORMATS)}{_without_it(parameter.name)}"
     )
     w, acts = map(numbers_of, (held, made))
     if made.stride() != held.stride():
@@ -96,6 +96,19 @@ def function_of_weights(
     plain = name == "identity" and size == 1 and not signs
     function = None if plain else WeightFunction(function=name, signs=signs, factor=size)
     return function, (~gone).astype(np.float64) if masked else None
+
+
+def _without_it(name: str) -> str:
+    """How a module is rid of what it makes of a parameter, where PyTorch's own functions do."""
+    layer, _, tensor = name.partition(".parametrizations.")
+    if tensor:
+        how = f"torch.nn.utils.parametrize.remove_parametrizations({layer}, '{tensor.partition('.')[0]}')"
+    elif name.endswith(("_g", "_v")):
+        layer, _, tensor = name[:-2].rpartition(".")
+        how = f"torch.nn.utils.remove_weight_norm({layer}, '{tensor}')"
+    else:
+        return ""
+    return f"; or {how} before, which keeps the weights that it made and trains those"
 
 
 def _straight_through(origin: Sum) -> Any:

@@ -527,6 +527,7 @@ REFUSED = {
     "a state that neurons keep is detached": DetachNet,
     "multiplies by what 'softsign' made of '1.parametrizations.weight.original'": lambda: parametrized(nn.Softsign()),
     "multiplies by what '_weight_norm' made of": lambda: parametrized("norm"),
+    "; or torch.nn.utils.parametrize.remove_parametrizations(1, 'weight') before, which": lambda: parametrized("norm"),
     "computes its 'bias' of others (parametrizations)": lambda: parametrized(nn.ReLU(), "bias"),
     "multiplies by what 'cos' made of 'fc1.weight'; nearest: identity, abs": lambda: OfWeights(torch.cos),
     "multiplies by what 'add' made of 'fc1.weight'": lambda: OfWeights(
