@@ -101,9 +101,9 @@ RESIDUALS = {
         _known("sparse product on tiles", "sparse product on tiles", 1.93, 49, 2),
         _known("part of a program", "part of a program", 0.689, 214, 8),
         _known("transfer over routers", "transfer over routers", 1.06, 3634, 2),
-        _known("GPU kernel", "GPU kernel", 1.7, 604, 2),
-        _known("GPU training step", "GPU training step", 0.889, 204, 2),
-        _known("GPU", "GPU", 1.47, 808, 2),
-        _known("energy of a GPU", "energy of a GPU", 1.99, 200, 1),
+        _known("GPU kernel", "GPU kernel", 1.71, 604, 2),
+        _known("GPU training step", "GPU training step", 0.888, 204, 2),
+        _known("GPU", "GPU", 1.5, 808, 2),
+        _known("energy of a GPU", "energy of a GPU", 1.85, 200, 1),
     )
 }

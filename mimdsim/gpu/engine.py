@@ -226,6 +226,8 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
             l2_resident=resident and kernel.repeated,
             aligned=kernel.aligned,
         )
+        if how.launching == "graph":  # whose kernels wait for each other
+            return replace(product, seconds=period + product.seconds)
         return product if product.seconds >= period else replace(product, seconds=period, bound="launch")
     if isinstance(kernel, Stream):
         walking = WALK_SECONDS if kernel.walks_timesteps else 0.0

@@ -20,12 +20,12 @@ from mimdsim.machine.gpu import Precision
 # slowest and fastest give the ends (references/gpu_training_steps.csv); for other devices assumed.
 Band = dict[Precision, tuple[float, float]]
 LOOPED: Band = {"fp32": (0.5, 1.3), "tf32": (0.55, 1.5), "fp16": (0.55, 1.5)}
-REPLAYED: Band = {"fp32": (0.95, 1.4), "tf32": (1.0, 2.2), "fp16": (1.0, 2.3)}
+REPLAYED: Band = {"fp32": (0.85, 1.25), "tf32": (1.0, 1.7), "fp16": (0.75, 1.8)}
 HOISTED: Band = {"fp32": (0.9, 1.2), "tf32": (1.0, 1.4), "fp16": (0.9, 1.9)}
 LISTS_HOISTED: Band = {"fp32": (0.75, 1.4), "tf32": (0.75, 1.4), "fp16": (0.75, 1.4)}
 # The same of networks with convolutions
 LOOPED_PLANES: Band = {"fp32": (1.0, 2.0), "tf32": (1.0, 3.0), "fp16": (1.0, 3.0)}
-REPLAYED_PLANES: Band = {"fp32": (0.9, 1.3), "tf32": (1.0, 1.7), "fp16": (1.0, 1.8)}
+REPLAYED_PLANES: Band = {"fp32": (0.85, 1.25), "tf32": (1.0, 1.6), "fp16": (1.0, 1.7)}
 HOISTED_PLANES: Band = {"fp32": (0.9, 1.4), "tf32": (1.0, 1.5), "fp16": (1.0, 1.5)}
 PLANES_SOURCE = (
     "measured: 7 to 12 networks with convolutions on an H100, benchmarks/gpu/measure_convolutions.py; on other devices "

@@ -206,7 +206,7 @@ class Study(Section):
             twice = sorted(set(given) & set(getattr(self, where)))
             if twice:
                 raise ValueError(f"{', '.join(twice)} given twice: once in {where}")
-        if self.fill is not None and self.training_steps != type(self).model_fields["training_steps"].default:
+        if self.fill is not None and self.training_steps not in (0, type(self).model_fields["training_steps"].default):
             raise ValueError("training_steps: nothing is trained where `fill` fills the lists; leave out one of them")
         if not self.metrics:
             raise ValueError(f"metrics: none; known: {', '.join(METRICS)}")

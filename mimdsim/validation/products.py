@@ -28,7 +28,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mimdsim.base.errors import DescriptionError, MimdsimError, shortened, suggest
+from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.codelets.matrix_vector import DOT_PRODUCT, PLACE, ROW_SUM
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
