@@ -96,6 +96,17 @@ def planes_of(where: str, function: LayerFunction, given: torch.Tensor) -> Plane
     return Planes(channels=channels, height=height, width=width)
 
 
+def is_of_pixels(function: LayerFunction, options: Options) -> bool:
+    """Whether it is a convolution whose places are single pixels, however they lie."""
+    weight, ones = options.get("weight"), (1, 1)
+    sizes = () if weight is None else tuple(weight.shape[2:])
+    return (
+        function.kind == "convolution"
+        and function.pair(sizes, 1) == function.pair(options.get("stride", 1), 1) == ones
+        and options.get("padding", 0) in (0, (0,), (0, 0), "same", "valid")
+    )
+
+
 def convolution_of(
     where: str, function: LayerFunction, options: Options, planes: Planes, before: Pool | None, edges: Pair
 ) -> Convolution:

@@ -46,7 +46,6 @@ from mimdsim.frameworks.origins import (
     parts_of,
     sliced,
     sources_in,
-    terms_of,
     timestep_of,
     undropped,
     votes_in,
@@ -314,15 +313,12 @@ class Recorder(ProductRecorder):
     def _mean_of_planes(self, by: str, args: Any, kwargs: Any, made: Any) -> Pooled | None:
         """The mean of every plane of spikes, or of currents, written as such."""
         of = self.origin(args[0]) if by in ("mean", "adaptive_avg_pool3d") else None
-        layers = {name for name, spikes in sources_in(of) if spikes}
-        every = [self.seen.layers[name].outputs[0] for name in layers] or [each.tensor for each in made_in([of])]
-        shapes = [tuple(each.shape[-3:]) for each in every if each.ndim > 3]
-        made_of = (part.convolution for part, _ in terms_of(of) if isinstance(part, Product) and part.convolution)
-        currents = [each.result for each in made_of if each]
-        shapes += [(each.channels, each.height, each.width) for each in currents]
-        if of is None or not shapes or isinstance(of, Pooled) or self._is_cut(args, made):
+        tensors = [each.tensor for each in made_in([of]) if each.tensor.ndim > 3]
+        known = [self._planes_made([of]), self._planes_sent(of)]
+        known += [Planes(channels=c, height=h, width=w) for c, h, w in (each.shape[-3:] for each in tensors)]
+        planes = next((each for each in known if each), None)
+        if of is None or planes is None or isinstance(of, Pooled) or self._is_cut(args, made):
             return None
-        planes = Planes(**dict(zip(("channels", "height", "width"), shapes[0], strict=True)))
         whole = Pool(kind="average", window=Window.whole(planes))
         return Pooled(of=of, planes=planes, pool=whole) if is_mean_of(planes, by, made, *args, **kwargs) else None
 

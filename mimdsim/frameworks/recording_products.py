@@ -27,10 +27,12 @@ from mimdsim.frameworks.origins import (
     Product,
     Sum,
     added_up,
+    sources_in,
+    terms_of,
     undropped,
     unscaled,
 )
-from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
+from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, is_of_pixels, planes_of, pool_of
 from mimdsim.frameworks.recording_arithmetic import ArithmeticRecorder
 from mimdsim.graph.convolution import Convolution, Pair, Planes, Pool, Window
 from mimdsim.graph.derived import WeightFunction
@@ -175,6 +177,20 @@ class ProductRecorder(ArithmeticRecorder):
             names[role] = self._used(origin)
         return self._of_function(f"'{name}'", function, options.pop("input"), options, **names)
 
+    def _planes_sent(self, of: Origin | None) -> Planes | None:
+        """Those of the first layer in it, as its convolution made them: pixels may have been put in a row since; None:
+        others have fewer channels or pixels."""
+        calls = [self.seen.layers[name] for name, spikes in sorted(sources_in(of)) if spikes]
+        made = [self._planes_made(each.origins[:1]) or each.planes for each in calls]
+        alike = len({each and (each.channels, each.positions) for each in made}) == 1
+        return made[0] if alike else None
+
+    def _planes_made(self, currents: list[Origin | None]) -> Planes | None:
+        """Those of the convolutions that make currents."""
+        read = [part for origin in currents for part, _ in terms_of(origin)]
+        every = {each.convolution.result for each in read if isinstance(each, Product) and each.convolution}
+        return every.pop() if len(every) == 1 else None
+
     def _of_function(
         self,
         where: str,
@@ -195,6 +211,9 @@ class ProductRecorder(ArithmeticRecorder):
         if dropout and function.kind != "convolution":
             raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
         planes = planes_of(where, function, given)
+        if is_of_pixels(function, options) and (sent := self._planes_sent(of)):
+            same = (sent.channels, sent.positions) == (planes.channels, planes.positions)
+            planes = sent if same else planes
         joined = of.of if isinstance(of, Pooled) else of
         if isinstance(joined, Joined) and sum(joined.widths) != planes.channels:
             raise refusal(f"{where} reads planes that are side by side along another axis; nearest: that of channels")

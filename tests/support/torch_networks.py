@@ -2187,6 +2187,30 @@ class SpikeDriven(nn.Module):  # type: ignore[misc]
         return self.head(head_lif(x.flatten(3).mean(3))).mean(0)
 
 
+class Tokens(nn.Module):  # type: ignore[misc]
+    """Spikformer (Zhou et al. 2022) without attention: pixels in a row as tokens, which convolutions of one token read,
+    and spikes added to them."""
+
+    def __init__(self, dim: int = 6):
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(2, dim, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(dim)
+        self.fc1, self.bn1 = nn.Conv1d(dim, 2 * dim, 1, bias=False), nn.BatchNorm1d(2 * dim)
+        self.fc2, self.bn2 = nn.Conv1d(2 * dim, dim, 1, bias=False), nn.BatchNorm1d(dim)
+        self.head = nn.Linear(dim, CLASSES)
+        self.lifs = nn.ModuleList(neuron.LIFNode(tau=2.0, detach_reset=True, step_mode="m") for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        steps, samples = x.shape[:2]
+        lif, lif1, lif2 = self.lifs
+        y = self.bn(self.conv(x.flatten(0, 1)))
+        y = lif(y.reshape(steps, samples, *y.shape[1:]).contiguous()).flatten(3)
+        z = self.bn1(self.fc1(y.flatten(0, 1)))
+        z = lif1(z.reshape(steps, samples, *z.shape[1:]).contiguous())
+        z = self.bn2(self.fc2(z.flatten(0, 1))).reshape(y.shape).contiguous()
+        y = y + lif2(z)
+        return self.head(y.mean(3)).mean(0)
+
+
 class NormedLoop(Loop):
     """snnTorch, a loop over time with a batch norm in every timestep."""
 
@@ -2801,6 +2825,9 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "a stream of currents: Spike-driven Transformer": TorchNetwork(
         make=SpikeDriven, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
+    "Spikformer without attention": TorchNetwork(
+        make=Tokens, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),
     "an image in every timestep: snnTorch's tutorial 5": TorchNetwork(make=Shown, judge=of_counts, input="image"),
     "an image in every timestep: SpikingJelly, Fashion-MNIST": TorchNetwork(

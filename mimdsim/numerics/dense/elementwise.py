@@ -206,8 +206,10 @@ def sum_rows(source, pieces, row_start, row_stop, start, stop, piece):  # type: 
         for k in range(start[i] * each, stop[i] * each):
             total = every.dtype.type(0)
             for t in range(k % each, every.shape[0], each):
+                now = every.dtype.type(0)
                 for b in range(row_start[i], row_stop[i]):
-                    total += every[t, b, k // each]
+                    now += every[t, b, k // each]
+                total += now
             pieces[piece[i], k] = total
 
 
@@ -220,9 +222,11 @@ def sum_squares_apart(source, mean, pieces, row_start, row_stop, start, stop, pi
         for k in range(start[i] * each, stop[i] * each):
             total = every.dtype.type(0)
             for t in range(k % each, every.shape[0], each):
+                now = every.dtype.type(0)
                 for b in range(row_start[i], row_stop[i]):
                     apart = every[t, b, k // each] - mean[0, k]
-                    total += apart * apart
+                    now += apart * apart
+                total += now
             pieces[piece[i], k] = total
 
 
@@ -248,9 +252,12 @@ def sum_normalised(q, x, mean, variance, gains, biases, row_start, row_stop, sta
         for k in range(start[i] * each, stop[i] * each):
             gained = total = every.dtype.type(0)
             for t in range(k % each, every.shape[0], each):
+                gained_now = now = every.dtype.type(0)
                 for b in range(row_start[i], row_stop[i]):
-                    gained += every[t, b, k // each] * (of[t, b, k // each] - mean[0, k])
-                    total += every[t, b, k // each]
+                    gained_now += every[t, b, k // each] * (of[t, b, k // each] - mean[0, k])
+                    now += every[t, b, k // each]
+                gained += gained_now
+                total += now
             gains[piece[i], k] = gained / np.sqrt(variance[0, k] + epsilon)
             biases[piece[i], k] = total
 
