@@ -159,7 +159,7 @@ class ExchangeCounter:
             return
         boxes = int(which[-1]) + 1
         wishes, parts = (which, tiles, np.arange(len(which))), (cut.box, cut.sender)
-        elements, fragments = numerics.elements_and_fragments(cut.bounds, cut.shape, cut.axis)
+        elements, fragments = numerics.elements_and_fragments(cut.bounds, cut.shape, cut.axis, cut.held)
         if self.pairs is not None:
             found = self.pairs.by_tile, self.pairs.group_of, self.pairs.by_group
             sizes = elements * (item_bytes * self.pairs.times)
@@ -327,7 +327,8 @@ class _Wanted:
 class Pieces:
     """Pieces of distinct boxes, cut where the sender changes: the box of each, its sender, int64[axes, 2, pieces].
 
-    For a FLAT mapping they are runs of elements with one axis; axis: the one that is cut.
+    For a FLAT mapping they are runs of elements with one axis; axis: the one that is cut; held: how long the interval
+    is, of which each piece is cut, int64[pieces].
     """
 
     box: np.ndarray
@@ -335,6 +336,7 @@ class Pieces:
     bounds: np.ndarray
     shape: np.ndarray
     axis: int
+    held: np.ndarray
 
 
 def _edges(mapping: TileMapping, box: np.ndarray, bounds: np.ndarray, shape: np.ndarray, apart: bool) -> list[int]:
@@ -370,7 +372,8 @@ def _cut(mapping: TileMapping, of: np.ndarray, bounds: np.ndarray, shape: np.nda
     pieces = bounds.take(run, axis=2)
     np.maximum(pieces[axis, 0], mapping.starts[interval], out=pieces[axis, 0])
     np.minimum(pieces[axis, 1], mapping.stops[interval], out=pieces[axis, 1])
-    return Pieces(box=box[run], sender=mapping.tiles[interval], bounds=pieces, shape=shape, axis=axis)
+    held = (mapping.stops - mapping.starts)[interval]
+    return Pieces(box=box[run], sender=mapping.tiles[interval], bounds=pieces, shape=shape, axis=axis, held=held)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -102,8 +102,8 @@ def cut_at_ranges(bounds, along, starts, stops, apart, extent):  # type: ignore[
 
 
 @compiled
-def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
-    """For every piece: elements, and separate runs per interval of the mapped axis, whose own part counts as whole."""
+def elements_and_fragments(bounds, shape, axis, held):  # type: ignore[no-untyped-def]
+    """For every piece: elements, and separate runs where its tile holds `held` of the mapped axis, row after row."""
     elements, fragments = np.empty(bounds.shape[2], np.int64), np.empty(bounds.shape[2], np.int64)
     for piece in range(bounds.shape[2]):
         elements[piece] = fragments[piece] = 1
@@ -111,10 +111,9 @@ def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
         for along in range(len(bounds) - 1, -1, -1):
             length = bounds[along, 1, piece] - bounds[along, 0, piece]
             elements[piece] *= length
-            if along != axis:
-                if not joined:
-                    fragments[piece] *= length
-                joined = joined and length == shape[along]
+            if not joined:
+                fragments[piece] *= length
+            joined = joined and length == (held[piece] if along == axis else shape[along])
         if elements[piece] == 0:  # a part without elements is not sent
             fragments[piece] = 0
     return elements, fragments
