@@ -77,12 +77,19 @@ kernel = 5                                   # or [height, width]; also stride, 
 groups = 4                                   # 1 unless given; channels made read those of their own group alone
 pool_before = {{ kind = "sum", size = 2 }}     # of the spikes that it reads: "max", "average", "sum"
 pool = {{ kind = "max", size = 2 }}            # of its currents
+own_kernel = 3                               # odd; weights over what its neurons sent a timestep before
 ```
 `workloads/nmnist-conv.toml` and `dvs-gesture-conv.toml` are complete examples. A width in `network.hidden` is channels
 x height x width of what comes out; neurons are numbered with channels outermost, as PyTorch's `Flatten` orders them.
 One dimension is a height of 1. The layer after a pool of planes is a convolution whose kernel is all of them.
-Convolutions have dense spikes, one source (or one [sum](neurons.md#what-a-layer-reads) of layers with the same planes),
-and no synapses onto themselves; constants of neurons are one for the layer or one for each channel.
+Convolutions have dense spikes and no synapses onto themselves but those of `own_kernel` (`hidden1.recurrent`), which
+are added behind the pool; constants of neurons are one for the layer or one for each channel. Cells with several gates
+(`I1` to `I4` of a convolutional LSTM) have as many channels of weights for each of theirs, gate after gate, here and in
+`own_kernel`; with groups, a pool of currents or sums apart (`R1`) they are refused.
+
+They may read a [sum](neurons.md#what-a-layer-reads) of layers with the same planes, and, without groups, several
+sources whose planes are as large, of any number: `network.sources.hidden2 = ["hidden0", "hidden1"]`. Each has weights
+of its own; together they are the convolution of all planes side by side, and batch norm is of their sum.
 
 - **As a product**: a convolution is [samples x places, channels x kernel] x [channels x kernel, channels made], planned
   like every other product. The first operand, the patches, is made anew in every timestep where the product wants it

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.vertex_costs import add_bundles, by_item_bytes, on_elements, vectors_each
-from mimdsim.costs.library.casts import fill_cycles
+from mimdsim.costs.library.elementwise import fill_cycles
 from mimdsim.costs.library.network import uniform_cycles
 from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles
 from mimdsim.numerics.dense import dense as numerics

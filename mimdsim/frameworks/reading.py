@@ -27,7 +27,6 @@ from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.agreement import check_gradients
 from mimdsim.frameworks.delays import at_every_age, delay_of
-from mimdsim.frameworks.linear_runs import run_neuron
 from mimdsim.frameworks.module_calls import (
     RAISES,
     as_it_is,
@@ -56,6 +55,7 @@ from mimdsim.frameworks.neurons import (
     ReadingRefused,
     numbers_of,
     refusal,
+    run_neuron,
     tell,
 )
 from mimdsim.frameworks.origins import (

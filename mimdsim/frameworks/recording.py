@@ -313,7 +313,7 @@ class Recorder(ProductRecorder):
     def _mean_of_planes(self, by: str, args: Any, kwargs: Any, made: Any) -> Pooled | None:
         """The mean of every plane of spikes, or of currents, written as such."""
         of = self.origin(args[0]) if by in ("mean", "adaptive_avg_pool3d") else None
-        tensors = [each.tensor for each in made_in([of]) if each.tensor.ndim > 3]
+        tensors = [tensor for each in made_in([of]) if (tensor := each.tensor) is not None and tensor.ndim > 3]
         known = [self._planes_made([of]), self._planes_sent(of)]
         known += [Planes(channels=c, height=h, width=w) for c, h, w in (each.shape[-3:] for each in tensors)]
         planes = next((each for each in known if each), None)

@@ -19,7 +19,7 @@ from mimdsim.codelets.vertex_costs import on_elements
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library import operation_costs as tables
 from mimdsim.costs.library.arithmetic import element_bytes
-from mimdsim.costs.library.casts import cast_1d_cycles
+from mimdsim.costs.library.elementwise import cast_1d_cycles
 from mimdsim.costs.library.network import heap_sort_cycles
 from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.parts import POPOPS, box_of, format_of, in_number_format, parts_of, published

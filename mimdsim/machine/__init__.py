@@ -14,9 +14,8 @@ from mimdsim.machine.load import (
     tiled_machine,
     with_values,
 )
-from mimdsim.machine.mimd import MimdMachine
+from mimdsim.machine.mimd import MimdMachine, Reads
 from mimdsim.machine.numbers import machine_notes
-from mimdsim.machine.read_tracking import Reads
 
 __all__ = [
     "Given",

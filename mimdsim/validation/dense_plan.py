@@ -30,7 +30,7 @@ from mimdsim.base.units import show_bytes
 from mimdsim.codelets.products import partial_product_cycles
 from mimdsim.compiler.place.product_plan import ITEM_BYTES, MEMORY_SHARE, check_product
 from mimdsim.costs.fabric import fabric_of
-from mimdsim.costs.library.casts import cast_1d_cycles
+from mimdsim.costs.library.elementwise import cast_1d_cycles
 from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles, reduce_add_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.silicon.vertices import LAUNCH_CYCLES

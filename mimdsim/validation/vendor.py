@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, shortened
-from mimdsim.costs.library import casts, dense, elementwise, network, reductions, sparse
+from mimdsim.costs.library import dense, elementwise, network, reductions, sparse
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula, check_float, larger, vector_elements
 from mimdsim.validation.reference_table import MOST_WHOLE, Asked, Cells, Fields, ReferenceTable, around
 
@@ -321,15 +321,15 @@ FORMULAS: dict[str, Formula] = {
         )
         for in_place in ("", "InPlace")
     },
-    "popops::Cast1D": _of(casts.cast_1d_cycles, "n", formats_as=("source", "target")),
-    "popops::Cast2D": _of(casts.cast_2d_cycles, "rows|", formats_as=("source", "target")),
+    "popops::Cast1D": _of(elementwise.cast_1d_cycles, "n", formats_as=("source", "target")),
+    "popops::Cast2D": _of(elementwise.cast_2d_cycles, "rows|", formats_as=("source", "target")),
     "popops::Clamp": _of(elementwise.clamp_cycles, "rows|"),
     "popops::DynamicSlice1D": _of(reductions.dynamic_slice_1d_cycles, "regionSize numSubElements"),
     "popops::DynamicSlice2D": partial(_slice_2d, update=False),
     "popops::DynamicUpdateSlice1D": _of(reductions.dynamic_slice_1d_cycles, "regionSize numSubElements"),
     "popops::DynamicUpdateSlice2D": partial(_slice_2d, update=True),
     "popops::EncodeOneHot": _of(network.one_hot_cycles, "n=numIndices"),
-    "popops::Fill": _of(casts.fill_cycles, "n"),
+    "popops::Fill": _of(elementwise.fill_cycles, "n"),
     "popops::HasNaNOrInf1D": _of(
         network.nan_check_1d_cycles,
         "sizeIn8BytesPerWorker",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.costs.library import arithmetic, casts, dense, elementwise, network, operation_costs, reductions, sparse
+from mimdsim.costs.library import arithmetic, dense, elementwise, network, operation_costs, reductions, sparse
 from mimdsim.validation import vendor as formulas
 from mimdsim.validation.sparse import codelets as popsparse
 from mimdsim.validation.vendor import VendorParams, formats
@@ -232,36 +232,36 @@ POINTS = {
         (elementwise.clamp_cycles([9], dtype="i32"), 5 + 6 + 7 * 9),
     ],
     "casts": [  # 5 around casts on one context, 11 around a row
-        (casts.cast_1d_cycles(12, source="i32", target="i64"), 12 + 6 * (3 + 2 * 5 + 18)),
-        (casts.cast_1d_cycles(12, source="f32", target="u64"), 12 + 6 * (3 + 2 * 4 + 18)),
-        (casts.cast_1d_cycles(13, source="i8", target="i64", worker_contexts=3), 12 + 3 * (3 + 5 * 5 + 18)),
+        (elementwise.cast_1d_cycles(12, source="i32", target="i64"), 12 + 6 * (3 + 2 * 5 + 18)),
+        (elementwise.cast_1d_cycles(12, source="f32", target="u64"), 12 + 6 * (3 + 2 * 4 + 18)),
+        (elementwise.cast_1d_cycles(13, source="i8", target="i64", worker_contexts=3), 12 + 3 * (3 + 5 * 5 + 18)),
         *(
-            (casts.cast_2d_cycles([n], source="u8", target="f16"), 5 + 11 + 4 + by_hand)
+            (elementwise.cast_2d_cycles([n], source="u8", target="f16"), 5 + 11 + 4 + by_hand)
             for n, by_hand in {0: 2, 1: 12, 2: 14, 3: 22, 4: 14 + 2, 5: 14 + 12, 10: 14 + 9 + 14}.items()
         ),
         *(
-            (casts.cast_2d_cycles([n], source="f16", target="i8"), 5 + 11 + 8 + by_hand)
+            (elementwise.cast_2d_cycles([n], source="f16", target="i8"), 5 + 11 + 8 + by_hand)
             for n, by_hand in {0: 2, 1: 14, 2: 21, 3: 29, 4: 19 + 2, 11: 19 + 16 + 29}.items()
         ),
         # f32 to f16: four at a time, two cycles to load them, one where memory serves two loads
-        (casts.cast_2d_cycles([7], source="f32", target="f16"), 5 + 11 + 19 + 2 + (1 + 2) + (1 + 2)),
-        (casts.cast_2d_cycles([9], source="f32", target="f16", interleaved=True), 5 + 11 + 19 + 2 + (1 + 2) + 1),
-        (casts.cast_2d_cycles([8], source="f32", target="f16", read_ports=1), 5 + 11 + 19 + 4 + 1),
-        (casts.cast_2d_cycles([5], source="f32", target="i32"), 5 + 11 + 19 + 5 * 2),
-        (casts.cast_2d_cycles([5], source="u8", target="f32"), 5 + 11 + 19 + 5 * 2),
-        (casts.cast_2d_cycles([5], source="f16", target="u16"), 5 + 11 + 19 + 5 * 2),
-        (casts.cast_2d_cycles([3, 7], source="f16", target="f32"), 5 + 11 + 19 + 1 + 3 + 11 + 19 + 3 + 3),
+        (elementwise.cast_2d_cycles([7], source="f32", target="f16"), 5 + 11 + 19 + 2 + (1 + 2) + (1 + 2)),
+        (elementwise.cast_2d_cycles([9], source="f32", target="f16", interleaved=True), 5 + 11 + 19 + 2 + (1 + 2) + 1),
+        (elementwise.cast_2d_cycles([8], source="f32", target="f16", read_ports=1), 5 + 11 + 19 + 4 + 1),
+        (elementwise.cast_2d_cycles([5], source="f32", target="i32"), 5 + 11 + 19 + 5 * 2),
+        (elementwise.cast_2d_cycles([5], source="u8", target="f32"), 5 + 11 + 19 + 5 * 2),
+        (elementwise.cast_2d_cycles([5], source="f16", target="u16"), 5 + 11 + 19 + 5 * 2),
+        (elementwise.cast_2d_cycles([3, 7], source="f16", target="f32"), 5 + 11 + 19 + 1 + 3 + 11 + 19 + 3 + 3),
     ],
     "fill": [
-        (casts.fill_cycles(7, dtype="i64"), 5 + 7),
-        (casts.fill_cycles(63, dtype="u8"), 28 + 15),
-        (casts.fill_cycles(64, dtype="u8"), 39 + 8),
-        (casts.fill_cycles(1, dtype="f16"), 15),
-        (casts.fill_cycles(2, dtype="f16"), 21),
-        (casts.fill_cycles(3, dtype="f16"), 26),
-        (casts.fill_cycles(17, dtype="i16"), 26 + 4),
-        (casts.fill_cycles(16), 23 + 8),
-        (casts.fill_cycles(1), 23 + 1),
+        (elementwise.fill_cycles(7, dtype="i64"), 5 + 7),
+        (elementwise.fill_cycles(63, dtype="u8"), 28 + 15),
+        (elementwise.fill_cycles(64, dtype="u8"), 39 + 8),
+        (elementwise.fill_cycles(1, dtype="f16"), 15),
+        (elementwise.fill_cycles(2, dtype="f16"), 21),
+        (elementwise.fill_cycles(3, dtype="f16"), 26),
+        (elementwise.fill_cycles(17, dtype="i16"), 26 + 4),
+        (elementwise.fill_cycles(16), 23 + 8),
+        (elementwise.fill_cycles(1), 23 + 1),
     ],
     "scaled addition": [  # 57 the supervisor; 1 to ask for a remainder; 6 for its branch
         (formulas.scaled_add_1d_cycles(0), 57 + 6 * (15 + 3 + 1)),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.costs.library import casts, dense, elementwise, network, reductions, sparse
+from mimdsim.costs.library import dense, elementwise, network, reductions, sparse
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula
 from mimdsim.validation import vendor as formulas
 from mimdsim.validation.vendor import vendor_cycles
@@ -46,8 +46,8 @@ def test_every_vendor_figure_is_reproduced() -> None:
         (elementwise.broadcast_outer_by_row_cycles(48, 64, dtype="f16"), 11 + 6 * (15 + 8 * (7 + 33))),
         (elementwise.bias_add_cycles(12, 10), 13 + 6 + 18 + 6 * (17 + 7 + 10 * 12)),
         (formulas.scaled_add_1d_cycles(24, dtype="f16"), 57 + 6 * (15 + 6 + 2 + 1 + 1)),
-        (casts.cast_1d_cycles(48, source="f16", target="f32"), 12 + 6 * (19 + 4 + 1 + 18)),
-        (casts.fill_cycles(17), 23 + 8 + 1),
+        (elementwise.cast_1d_cycles(48, source="f16", target="f32"), 12 + 6 * (19 + 4 + 1 + 18)),
+        (elementwise.fill_cycles(17), 23 + 8 + 1),
         (reductions.dynamic_slice_1d_cycles(64, 1), 25 + 6 * (39 + 24 + 2 * 5)),
         (reductions.multi_slice_cycles(16, 24), 6 * (30 + 24 * (19 + 16))),
         (reductions.multi_slice_cycles(16, 24, in_range=4), 6 * (30 + 4 * 35 + 20 * 8)),
@@ -99,7 +99,7 @@ def test_errors_name_what_is_wrong() -> None:
     ):
         elementwise.binary_1d_cycles(4, op="MULTIPLI")
     with pytest.raises(NoCycleFormula, match="number format"):
-        casts.fill_cycles(4, dtype="f17")
+        elementwise.fill_cycles(4, dtype="f17")
 
 
 # Functions of one element count, and the supervisor's part of their tile cycles (None: worker cycles).
@@ -118,13 +118,13 @@ SMOOTH: list[tuple[Callable[..., Elements], int]] = [
 # Their remainder can cost more than the vector it is short of, so they grow from one whole round to the next.
 RAGGED: list[tuple[Callable[..., Elements], int]] = [
     (lambda n, **k: formulas.scaled_add_1d_cycles(n, dtype="f16", **k), 57),
-    (lambda n, **k: casts.cast_1d_cycles(n, source="f32", target="f16", **k), 12),
+    (lambda n, **k: elementwise.cast_1d_cycles(n, source="f32", target="f16", **k), 12),
     (lambda n, **k: network.nonlinearity_gradient_1d_cycles(n, op="TANH", dtype="f16", **k), 9),
 ]
 SINGLE: list[Callable[[Elements], Elements]] = [
-    lambda n: casts.fill_cycles(n, dtype="f16"),
-    lambda n: casts.fill_cycles(n),
-    lambda n: casts.fill_cycles(n, dtype="u8"),
+    lambda n: elementwise.fill_cycles(n, dtype="f16"),
+    lambda n: elementwise.fill_cycles(n),
+    lambda n: elementwise.fill_cycles(n, dtype="u8"),
     lambda n: elementwise.select_cycles([n, n]),
     lambda n: elementwise.broadcast_select_cycles([n]),
     lambda n: elementwise.clamp_cycles([n], dtype="f16"),
@@ -141,8 +141,8 @@ SINGLE: list[Callable[[Elements], Elements]] = [
 ]
 VECTORISED = [function for function, _ in SMOOTH + RAGGED if function is not SMOOTH[-1][0]] + [
     *SINGLE,
-    lambda n: casts.cast_1d_cycles(n, source="u8", target="f16"),
-    lambda n: casts.cast_2d_cycles([n], source="f16", target="u8"),
+    lambda n: elementwise.cast_1d_cycles(n, source="u8", target="f16"),
+    lambda n: elementwise.cast_2d_cycles([n], source="f16", target="u8"),
     lambda n: formulas.scaled_add_1d_cycles(n, memory_constrained=True),
     lambda n: formulas.scaled_add_1d_cycles(n, op="AXPLUSBY"),
     lambda n: elementwise.broadcast_outer_by_column_cycles(n, n),

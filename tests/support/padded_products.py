@@ -15,7 +15,7 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.codelets.products import product_formula, sum_formula
 from mimdsim.compiler.place.product_plan import ProductPlan
-from mimdsim.costs.library.casts import cast_1d_cycles
+from mimdsim.costs.library.elementwise import cast_1d_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.program import (
     Codelet,

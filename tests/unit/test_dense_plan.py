@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit
-from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.dense import amp_1x1_cycles
+from mimdsim.costs.library.elementwise import cast_1d_cycles
 from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles, reduce_add_cycles
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.dense_plan import plan_dense_product, stages

@@ -26,7 +26,7 @@ from mimdsim.base.units import show_bytes
 from mimdsim.codelets.products import SUM_PARTS, block_product, partial_product_cycles, partial_sum_cycles
 from mimdsim.costs.fabric import fabric_of
 from mimdsim.costs.isa_costs import with_machine_cost
-from mimdsim.costs.library.casts import cast_1d_cycles
+from mimdsim.costs.library.elementwise import cast_1d_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.codelet_costs import NATIVE
 from mimdsim.machine.mimd import MatrixUnit

@@ -22,8 +22,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, MimdsimError, shortened
 from mimdsim.base.units import UNCERTAINTY
-from mimdsim.costs.library.casts import fill_cycles
-from mimdsim.costs.library.elementwise import binary_1d_cycles, broadcast_scalar_1d_cycles
+from mimdsim.costs.library.elementwise import binary_1d_cycles, broadcast_scalar_1d_cycles, fill_cycles
 from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, each_row, whole_numbers
