@@ -166,7 +166,8 @@ def check_kernel(
         findings.append(Finding(name="values", passed=False, text="not run: fix what breaks the rules first"))
         return KernelResult(machine=on, findings=tuple(findings), program=program)
     drawn = [draw_inputs(program, inputs, stream(number, "kernel"), number) for number in range(draws)]
-    compared, activity = _values(program, drawn, reference, tolerance, strict=strict, given=inputs is not None)
+    given = inputs is not None
+    compared, activity = _values(program, on, drawn, reference, tolerance, strict=strict, given=given)
     if all(finding.passed for finding in compared):
         further = (
             draw_inputs(program, inputs, stream(draws + more, "kernel"), KINDS_OF_DRAWS + more) for more in range(MORE)
@@ -182,6 +183,7 @@ def check_kernel(
 
 def _values(
     program: Program,
+    machine: MimdMachine,
     drawn: list[dict[str, np.ndarray]],
     reference: Reference,
     tolerance: float,
@@ -213,7 +215,7 @@ def _values(
             floor = floor_of(program, held)
             largest_floor = max(floor, largest_floor)
             if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives", floor):
-                cause = _left_slices(program, values) if strict else ""
+                cause = _left_slices(program, machine, values) if strict else ""
                 return [Finding(name="values", passed=False, text=f"{wrong} ({said}){cause}")], activity
             if wrong := first_wrong(program, _outputs_of(used, values, start), outputs, 0.0, "the first run leaves"):
                 fresh = Executor(program, rounded=True)
@@ -221,7 +223,7 @@ def _values(
                 text = f"{wrong} ({said}): {READS_EARLIER if alike else OF_ITS_OWN}"
                 return [Finding(name="again", passed=False, text=text)], activity
             if strict:
-                left = _vertex_by_vertex(program, values, KINDS[number % len(KINDS)], doubts)
+                left = _vertex_by_vertex(program, machine, values, KINDS[number % len(KINDS)], doubts)
                 if wrong := first_wrong(program, left, wanted, tolerance, "the reference gives", floor):
                     text = f"vertex by vertex, {wrong} ({said})"
                     return [Finding(name="strict", passed=False, text=text)], activity
@@ -239,19 +241,19 @@ def _values(
 
 
 def _vertex_by_vertex(
-    program: Program, values: dict[str, np.ndarray], poison: Poison, doubts: Doubts
+    program: Program, machine: MimdMachine, values: dict[str, np.ndarray], poison: Poison, doubts: Doubts
 ) -> dict[str, np.ndarray]:
     """The outputs of a strict run; adds what is doubtful of its costs."""
     alone = Executor(program, rounded=True)
     alone.write(values)
-    doubts.add(execute_strictly(alone, poison=poison))
+    doubts.add(execute_strictly(alone, poison=poison, vector_bytes=machine.tile.vector_bytes))
     return {name: alone.read(name) for name in program.outputs}
 
 
-def _left_slices(program: Program, values: dict[str, np.ndarray]) -> str:
+def _left_slices(program: Program, machine: MimdMachine, values: dict[str, np.ndarray]) -> str:
     """What a strict run refuses, which may be why values are wrong; nothing where it runs."""
     try:
-        _vertex_by_vertex(program, values, KINDS[0], Doubts())
+        _vertex_by_vertex(program, machine, values, KINDS[0], Doubts())
     except MimdsimError as refused:
         return f"; and vertex by vertex: {refused}"
     return ""

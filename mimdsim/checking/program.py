@@ -185,7 +185,8 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
             executor.write({name: value for name, value in inputs.items() if name in executor.program.inputs})
         try:
             poison = KINDS[draw.number % len(KINDS)] if strict else None
-            steps = subject.steps() if poison is None else strict_steps(subject, poison=poison)
+            vector = machine.tile.vector_bytes
+            steps = subject.steps() if poison is None else strict_steps(subject, poison=poison, vector_bytes=vector)
             found = compare(subject, steps, reference, trace, meaning, poison=poison, observe=operands.for_next_run())
             outputs, wrong = (
                 (0, None) if found.decided else wrong_output(subject, compiled, meaning, inputs, trace.largest_term)

@@ -1,7 +1,7 @@
 """Whether the cost of a vertex covers what it was seen to do: bytes that it must load and store take bundles.
 
-A bound from below, which finds costs without loops and loops that never turn: no bundle of such a tile loads more than
-two vectors of 8 bytes and stores one (`ld2xst64pace` of the vendor's instruction set).
+A bound from below, which finds costs without loops and loops that never turn: no bundle loads more than two vectors and
+stores one (`ld2xst64pace` of the vendor's instruction set, whose vectors have 8 bytes; other machines have wider ones).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from mimdsim.program.codelet import formula_cycles
 from mimdsim.program.loops import RECORDED
 from mimdsim.program.records import vertex_name
 
-LOADED, STORED = 16, 8  # bytes a bundle at most
-CONTEXTS, VECTOR_BYTES = 6, 8  # that the formulas of the library were made for
+CONTEXTS, VECTOR_BYTES = 6, 8  # that the formulas of the library were made for; the narrowest that costs are held to
 MANY_TURNS = 1 << 20  # of loops whose turns are not known
 UNIT_DEPTH = 4  # products deep is a unit of the matrix unit (PopLibs getWeightsPerConvUnit)
 
@@ -40,14 +39,16 @@ def declared_bundles(
     return _total(cost.fixed, cost.terms, extents, table.vertices)
 
 
-def cost_shortfall(declared: float, loaded: int, stored: int) -> str:
+def cost_shortfall(declared: float, loaded: int, stored: int, vector_bytes: int) -> str:
     """What is wrong with a cost of `declared` bundles for a vertex that loads and stores so many bytes, or ''."""
-    least = max(-(-loaded // LOADED), -(-stored // STORED))
+    vector = max(vector_bytes, VECTOR_BYTES)
+    least = max(-(-loaded // (2 * vector)), -(-stored // vector))
     if declared >= least:
         return ""
     return (
         f"loads {loaded:,} and stores {stored:,} bytes for a cost of {declared:,.0f} bundles; these alone take "
-        f"{least:,} ({LOADED} bytes loaded and {STORED} stored in a bundle at most): correct its cost or its extents"
+        f"{least:,} ({2 * vector} bytes loaded and {vector} stored in a bundle at most): correct its cost or its "
+        "extents"
     )
 
 
@@ -97,7 +98,7 @@ def _flops_at_once(program: Program, table: VertexTable, machine: MimdMachine) -
     a cycle of a library vertex: of the matrix unit, four deep, if the machine has one that does more."""
     held = [program.variables[name] for name in table.operands.values()]
     item = min((each.item_bytes for each in held if each.dtype.startswith("f")), default=4)
-    vector = 2.0 * VECTOR_BYTES / item
+    vector = 2.0 * max(machine.tile.vector_bytes, VECTOR_BYTES) / item
     if machine.matrix is None or not isinstance(table.codelet.cost, TileFormula):
         return vector
     kind, matrix = ("f16" if item == 2 else "f32"), machine.matrix

@@ -26,7 +26,7 @@ from mimdsim import numerics
 from mimdsim.base.errors import MappingError
 from mimdsim.base.user_code import is_users
 from mimdsim.execution.bounds_checked_array import Bounded, Guarded, Region, Work, written_though_read
-from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
+from mimdsim.execution.cost_lower_bound import VECTOR_BYTES, cost_shortfall, declared_bundles
 from mimdsim.execution.execute import Executor, VertexFailure, field_written, index_of
 from mimdsim.execution.scratch import LARGE, NO_NUMBER, STACK_BYTES, Poison, Scratch, as_bits, state_of, undefine
 from mimdsim.program import Superstep, VertexTable, WorkerBundles
@@ -44,10 +44,12 @@ Index = tuple[slice, ...]
 Commit = tuple[np.ndarray, Index, np.ndarray]
 
 
-def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER) -> Doubts:
-    """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
+def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER, *, vector_bytes: int = VECTOR_BYTES) -> Doubts:
+    """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule.
+
+    vector_bytes: of the machine, to which costs are held."""
     doubts, tables = Doubts(), dict[int, list[_Table]]()
-    for _ in strict_steps(executor, poison, tables):
+    for _ in strict_steps(executor, poison, tables, vector_bytes=vector_bytes):
         pass
     for table in (each for of_superstep in tables.values() for each in of_superstep if not each.library):
         doubts.add(table.doubts)
@@ -55,7 +57,11 @@ def execute_strictly(executor: Executor, poison: Poison = NO_NUMBER) -> Doubts:
 
 
 def strict_steps(
-    executor: Executor, poison: Poison, tables: dict[int, list[_Table]] | None = None
+    executor: Executor,
+    poison: Poison,
+    tables: dict[int, list[_Table]] | None = None,
+    *,
+    vector_bytes: int = VECTOR_BYTES,
 ) -> Iterator[tuple[Superstep, int]]:
     """Run one superstep after another, strictly; yields each with its timestep when it is done, and fills `tables`."""
     program = executor.program
@@ -64,7 +70,7 @@ def strict_steps(
     for superstep, t in program.turns():
         if id(superstep) not in tables:
             found = [table for table in superstep.tables if table.vertices]
-            tables[id(superstep)] = [_Table(executor, superstep, table, poison) for table in found]
+            tables[id(superstep)] = [_Table(executor, superstep, table, poison, vector_bytes) for table in found]
         executor.require_offsets(superstep, t)
         for copy in superstep.copies:
             executor.prepare_copy(copy)(t)
@@ -144,8 +150,9 @@ class _Operand:
 class _Table:
     """The vertices of a table, each run on a memory of its own that holds nothing but its slices."""
 
-    def __init__(self, executor: Executor, superstep: Superstep, table: VertexTable, poison: Poison):
+    def __init__(self, executor: Executor, superstep: Superstep, table: VertexTable, poison: Poison, vector_bytes: int):
         self.executor, self.superstep, self.table, self.poison = executor, superstep, table, poison
+        self.vector_bytes = vector_bytes
         self.memory: dict[tuple[str, int | None], _Memory] = {}
         self.operands = [self._operand(item) for item in table.codelet.fields]
         self.written = [operand for operand in self.operands if operand.field.writes]
@@ -230,8 +237,10 @@ class _Table:
         if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
             self._refuse_foreign_poison(vertex, t, real)
         declared = self.declared if turns is None else declared_bundles(self.executor.program, self.table, turns)
-        if declared is not None and (text := cost_shortfall(float(declared[vertex]), *self._moved(vertex, work, real))):
-            raise MappingError(f"{self._name(vertex, t)} {text}")
+        if declared is not None:
+            moved = self._moved(vertex, work, real)
+            if text := cost_shortfall(float(declared[vertex]), *moved, self.vector_bytes):
+                raise MappingError(f"{self._name(vertex, t)} {text}")
         if declared is not None and not self.library:
             self._doubt(vertex, float(declared[vertex]), work)
         if scratch is not None:

@@ -71,7 +71,7 @@ def test_no_vertex_touches_more_bytes_than_its_instructions_move(seed: int, monk
     """A strict run sees what each vertex must load and store; costs that data decides are not compared there."""
     made, seen = compiled(NETWORK), []
 
-    def compare(declared: float, loaded: int, stored: int) -> str:
+    def compare(declared: float, loaded: int, stored: int, _vector_bytes: int) -> str:
         seen.append(declared)
         return "" if declared >= loaded + stored else f"moves {loaded} and {stored} bytes, not {declared:g}"
 

@@ -95,6 +95,17 @@ def test_bytes_are_bounded_by_what_a_bundle_loads(form: str) -> None:
     assert "loads 4,096 and stores 4,096 bytes for a cost of 128 bundles" in str(found), found
 
 
+@pytest.mark.parametrize("vector", [4, 8, 32])
+def test_bytes_and_flops_are_bounded_by_the_vectors_of_the_machine(vector: int) -> None:
+    """4,096 bytes a vertex in 128 bundles, 32 in each; none is held to vectors of less than 8."""
+    terms = (Term(bundles=16, extents=("n",)),)
+    given: dict[str, Any] = {"length": 4096, "extents": {"n": Size("x")}, "changes": {"tile.vector_bytes": vector}}
+    found = checked(copied, cost=worker(1 / 8), **given)
+    assert found.passed == (vector == 32), found
+    assert found.passed or "(16 bytes loaded and 8 stored in a bundle at most)" in str(found)
+    assert checked(copied, cost=worker(1), flops=terms, **given).passed == (vector == 32)
+
+
 def test_advice_for_a_kernel_includes_more_vertices() -> None:
     from mimdsim.checking.coverage import more_vertices
     from mimdsim.report.headline import _balance
