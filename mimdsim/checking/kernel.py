@@ -269,6 +269,9 @@ def _passed(operands: Operands, doubts: Doubts, *, strict: bool) -> Iterator[Fin
     if doubtful := doubts.texts():
         text = f"{'; '.join(doubtful[:MOST_SAID])}; else correct its cost, extents or count"
         yield Finding(name="cost", passed=True, warning=True, text=text)
+    if doubts.wide:
+        text = "; ".join([*doubts.wide.values()][:MOST_SAID])
+        yield Finding(name="precision", passed=True, warning=True, text=text)
 
 
 def _compared_how(program: Program, tolerance: float, floor: float) -> str:

@@ -42,6 +42,9 @@ TOUCHED: dict[Any, Callable[[int, int], int]] = {
     **{function: lambda _, __: 0 for function in WRITING},
 }
 BY_NAME = {"take": np.take, "put": np.put, "searchsorted": np.searchsorted, "trace": np.trace}  # methods that are these
+WIDE = (np.float64, np.int64, np.uint64)
+# what may be seen to be computed in 64 bits; numpy before 2 does so with every scalar of 32 that meets one of Python's
+MADE_WIDE = np.ndarray if np.lib.NumpyVersion(np.__version__) < "2.0.0" else (np.ndarray, np.generic)
 WHOLE_NUMBERS = {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])}
 AROUND = ("base", "data", "ctypes", "setflags", "setfield", "resize")  # ways to the memory, of which nothing is seen
 
@@ -56,10 +59,12 @@ def written_though_read(field: Field) -> str:
 
 
 class Work:
-    """Elements that a vertex read and wrote, by field."""
+    """Elements that a vertex read and wrote, by field; wide: of what it wrote in 64 bits to a field of fewer, both
+    formats."""
 
     def __init__(self) -> None:
         self.read, self.written = defaultdict[str, int](int), defaultdict[str, int](int)
+        self.wide = dict[str, tuple[np.dtype, np.dtype]]()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,6 +171,7 @@ class Guarded(NDArrayOperatorsMixin):
         if isinstance(value, Guarded) and value._is(self._array[key]):
             return  # what an operation in place has written and counted
         self._count("written", np.size(self._array[key]))
+        self._note_width(value)
         self._array[key] = _read(value)
 
     def __iter__(self) -> Any:
@@ -203,11 +209,15 @@ class Guarded(NDArrayOperatorsMixin):
             touched = np.size(target._array[key])
             target._count("read", touched)
             target._count("written", touched)
+            for value in inputs[2:]:
+                target._note_width(value)
             inputs = (target._array, key, *inputs[2:])
         for each in _leaves(out):
             each._refuse_writing(...)
             each._refuse_outside(..., options.get("where", True))
             each._count("written", each.size)
+            for value in inputs:
+                each._note_width(value)
         given = {**_read(options), "out": _bare(out)} if out else _read(options)
         made = getattr(ufunc, method)(*_read(inputs), **given)
         if not out:
@@ -284,6 +294,13 @@ class Guarded(NDArrayOperatorsMixin):
         if self._work is not None:
             getattr(self._work, what)[self._field.name] += int(elements)
 
+    def _note_width(self, value: Any) -> None:
+        """Keep that `value`, which is written or what is written is computed from, has more bits than the field."""
+        if self._work is None or not isinstance(value, MADE_WIDE):
+            return
+        if value.dtype.type in WIDE and self._array.itemsize < value.itemsize:
+            self._work.wide.setdefault(self._field.name, (value.dtype, self._array.dtype))
+
 
 def _call(function: Any, args: Any, kwargs: Any) -> Any:
     """What a function of numpy's gives: of a slice that it gives a view of a guarded one; of others it has read all."""
@@ -301,6 +318,8 @@ def _call(function: Any, args: Any, kwargs: Any) -> Any:
         target._refuse_writing(...)
         target._refuse_outside(..., flags)
         target._count("written", int(np.count_nonzero(flags)))
+        place, name = WRITING[function]
+        target._note_width(args[place] if place < len(args) else kwargs.get(name))
     for each in into:
         each._refuse_writing(...)
         each._refuse_outside(..., kwargs.get("where", True))

@@ -83,7 +83,8 @@ def strict_steps(
 
 
 class Doubts:
-    """What is doubtful in the costs of users' codelets, by their names, which may be on purpose.
+    """What is doubtful in users' codelets, by their names, which may be on purpose: in costs, and `wide`, the first
+    vertex that wrote what was computed in 64 bits.
 
     fixed: the first vertex that touched several elements for no turn of any loop, unless some vertex is `charged`;
     few: the first with fewer bundles than elements.
@@ -91,14 +92,16 @@ class Doubts:
 
     def __init__(self) -> None:
         self.fixed, self.few, self.charged = dict[str, str](), dict[str, str](), set[str]()
+        self.wide = dict[str, str]()
 
     def add(self, later: Doubts) -> None:
         """Those of one more table or run."""
         self.fixed, self.few = {**later.fixed, **self.fixed}, {**later.few, **self.few}
+        self.wide = {**later.wide, **self.wide}
         self.charged |= later.charged
 
     def texts(self) -> list[str]:
-        """In words, one for each codelet."""
+        """Those of costs in words, one for each codelet."""
         fixed = {name: text for name, text in self.fixed.items() if name not in self.charged}
         return list({**self.few, **fixed}.values())
 
@@ -243,6 +246,8 @@ class _Table:
                 raise MappingError(f"{self._name(vertex, t)} {text}")
         if declared is not None and not self.library:
             self._doubt(vertex, float(declared[vertex]), work)
+        if work.wide and not self.doubts.wide:
+            self._doubt_width(vertex, work)
         if scratch is not None:
             self._refuse_scratch(vertex, t, scratch)
         self.guarded -= sum(operand.view(vertex).size for operand in self.operands)
@@ -286,6 +291,16 @@ class _Table:
                 f"{who} loads and stores {elements:,} elements for {declared:,g} bundles, which is right only if its "
                 "instructions move several at once"
             )
+
+    def _doubt_width(self, vertex: int, work: Work) -> None:
+        """What a vertex wrote to a field of 32 bits or fewer, computed in 64."""
+        field, (given, held) = next(iter(work.wide.items()))
+        narrow = f"np.{given.name[:-2]}32"
+        sums = "" if given.kind == "f" else " (numpy sums whole numbers in 64 bits)"
+        self.doubts.wide[self.table.codelet.name] = (
+            f"{vertex_name(self.table, vertex)} computes in {given} what it writes to its field '{field}' of {held}; a "
+            f"tile computes in 32 bits: write .astype({narrow}) or dtype={narrow} where it becomes {given}{sums}"
+        )
 
     def _changed(self, operand: _Operand, vertex: int, array: np.ndarray) -> bool:
         """Whether a slice that is only read holds something new where no other field of the vertex may write."""

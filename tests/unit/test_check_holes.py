@@ -149,6 +149,56 @@ def test_a_cost_that_charges_nothing_per_element_is_noted() -> None:
     )
 
 
+def wide_int(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+    y[:] = x + np.full(4, 0 * x.sum())
+
+
+def wide_float(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+    y[:] = x + np.zeros(4)
+
+
+def wide_in_place(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+    y[:] = x
+    y += np.zeros(4)
+
+
+def wide_copy(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+    np.copyto(y, x + np.zeros(4))
+
+
+def wide_at(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+    y[:] = x
+    np.add.at(y, [0, 1], np.zeros(2))
+
+
+@pytest.mark.parametrize("compute", [wide_int, wide_float, wide_in_place, wide_copy, wide_at])
+def test_what_is_computed_in_64_bits_is_noted(compute: Any) -> None:
+    """A tile has 32: its sums wrap and round where those on the host do not."""
+    dtype, given = ("int32", "int64") if compute is wide_int else ("float32", "float64")
+    found = checked(compute, dtype=dtype, inputs=whole if compute is wide_int else None)
+    assert found.passed, found
+    assert (
+        f"note  precision: vertex 0 of Own on tile 0 computes in {given} what it writes to its field 'y' of {dtype}; "
+        f"a tile computes in 32 bits: write .astype(np.{dtype}) or dtype=np.{dtype} where it becomes {given}"
+    ) in str(found)
+    assert ("numpy sums whole numbers in 64 bits" in str(found)) == (compute is wide_int)
+
+
+def test_what_is_computed_in_32_bits_is_not_noted() -> None:
+    def literals(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = 0
+        np.add.at(y, np.arange(4), 0.5 * x)
+        np.copyto(y, (y + x / 2 + np.zeros(4)).astype(y.dtype))
+        y[0] = float(x[0]) * 1.0
+
+    def total(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = x + 0 * x.sum(dtype=np.int32) + len(x) - 4
+
+    for found in (checked(literals), checked(total, dtype="int32", inputs=whole)):
+        assert found.passed, found
+        assert "precision" not in str(found)
+
+
 def test_what_np_asarray_gives_is_not_written() -> None:
     def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
         np.asarray(y)[:] = x
