@@ -35,7 +35,7 @@ from mimdsim.checking.kernel_values import (
     first_wrong,
     floor_of,
 )
-from mimdsim.checking.program import memory_finding, rules_finding, with_missing_exchanges
+from mimdsim.checking.program import MOST_SAID, memory_finding, rules_finding, rules_notes, with_missing_exchanges
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.execution.execute import HALF_BYTES, Observer, halves_of
@@ -86,7 +86,6 @@ Reference = Callable[..., Any]
 Inputs = Callable[[np.random.Generator], dict[str, Any]]
 READS_EARLIER = "a run reads what an earlier run has left; write it before it is read"
 AT_LEAST, MORE = 3, 15  # further draws, of values alone: at least, and where something is not exercised
-MOST_SAID = 3
 OF_ITS_OWN = "runs on fresh memory differ too: a codelet draws random numbers, or keeps something outside its slices"
 
 
@@ -165,6 +164,7 @@ def check_kernel(
     if not findings[0].passed:
         findings.append(Finding(name="values", passed=False, text="not run: fix what breaks the rules first"))
         return KernelResult(machine=on, findings=tuple(findings), program=program)
+    findings += rules_notes(program, on)
     drawn = [draw_inputs(program, inputs, stream(number, "kernel"), number) for number in range(draws)]
     given = inputs is not None
     compared, activity = _values(program, on, drawn, reference, tolerance, strict=strict, given=given)

@@ -9,7 +9,7 @@ its end. How inputs are drawn: `draws`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
+from mimdsim.program.checks.exchange import overlapping_fields
+from mimdsim.program.checks.scope import Scope
 from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.workload import Workload, network_of
 
@@ -44,6 +46,7 @@ NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on eithe
 CERTAIN = 1e-3  # assumed; a probability this near to 1 leaves little but rounding of p - 1, its sample's gradient
 LARGEST_SCORE = 16.0  # assumed; float32 tells numbers of this size apart to about 1e-6, a tenth of what is compared
 MOST_SHARED = 256  # samples that are checked, so that some tile has two
+MOST_SAID = 3
 MOST_DRAWN = 20  # times, until no potential is as near as that
 FEWEST_NORMALISED = (
     4  # samples of a timestep: of two, the gradients through their norm are what rounding leaves of them
@@ -96,6 +99,7 @@ def check_program(
     if not findings[0].passed:
         skipped = "not run: fix what breaks the rules first"
         return [*findings, Finding(name="values", passed=False, text=skipped)]
+    findings += [] if build is None else rules_notes(program, machine)
     return findings + check_values(program, compiled, machine, strict=strict)
 
 
@@ -140,6 +144,17 @@ def rules_finding(program: Program, machine: MimdMachine) -> Finding:
     size = f"{counted(vertices, 'vertex', 'vertices')} in {counted(steps, 'superstep')}"
     text = f"{size}: reads local or delivered, writes local and once"
     return Finding(name="rules", passed=True, text=text)
+
+
+def rules_notes(program: Program, machine: MimdMachine) -> Iterator[Finding]:
+    """What keeps the rules and is right only on some tiles, once for each codelet by hand."""
+    for name, found in (("overlap", overlapping_fields),):
+        said: dict[str, str] = {}
+        for superstep, _, _ in program.supersteps():
+            for table, text in found(Scope(program=program, superstep=superstep, tiles=machine.chip.tiles)):
+                said.setdefault(table.codelet.name, text)
+        if said:
+            yield Finding(name=name, passed=True, warning=True, text="; ".join([*said.values()][:MOST_SAID]))
 
 
 def memory_finding(program: Program, machine: MimdMachine) -> Finding:

@@ -17,7 +17,7 @@ from mimdsim.checking.program import check_program
 from mimdsim.kernels import Kernel, KernelError
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
-from mimdsim.program import Program, TileFormula, Variable, WorkerBundles
+from mimdsim.program import Field, Program, TileFormula, Variable, WorkerBundles
 from mimdsim.program.codelet import Term
 from mimdsim.program.loops import Size
 from mimdsim.workload import load_workload
@@ -197,6 +197,40 @@ def test_what_is_computed_in_32_bits_is_not_noted() -> None:
     for found in (checked(literals), checked(total, dtype="int32", inputs=whole)):
         assert found.passed, found
         assert "precision" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("read", "write", "noted"), [((0, 16), (1, 17), True), ((0, 16), (0, 16), False), ((0, 8), (8, 16), False)]
+)
+@pytest.mark.parametrize("strict", [False, True])
+def test_slices_that_overlap_within_a_vertex_are_noted(
+    read: tuple[int, int], write: tuple[int, int], noted: bool, strict: bool
+) -> None:
+    """numpy reads all before it writes; a loop in place leaves something else."""
+
+    def build(on: MimdMachine) -> Program:
+        k = Kernel("shift", on)
+        v = k.output(k.input(k.variable("v", 17, tiles=0)))
+        boxes = ("new", "write", "from:to"), ("old", "read", "start:stop")
+        fields = tuple(Field(name=name, access=access, box=(box,)) for name, access, box in boxes)
+        own = replace(codelet(shifted), fields=fields, columns=())
+        columns = dict(zip(("start", "stop", "from", "to"), (*read, *write), strict=True))
+        k.vertices(own, tiles=0, operands={"new": v, "old": v}, columns=columns)
+        return k.program()
+
+    def shifted(new: np.ndarray, old: np.ndarray) -> None:
+        new[:] = old
+
+    def reference(v: np.ndarray) -> np.ndarray:
+        made = v.copy()
+        made[slice(*write)] = v[slice(*read)]
+        return made
+
+    found = check_kernel(build, machine(), reference=reference, strict=strict)
+    assert found.passed, found
+    text = "note  overlap: vertex 0 of Own on tile 0 reads v[0:16] by 'old' and writes v[1:17] by 'new', which "
+    assert (text in str(found)) == noted
+    assert ("note  overlap" in str(found)) == noted
 
 
 def test_what_np_asarray_gives_is_not_written() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
@@ -16,10 +17,20 @@ from mimdsim.numerics.columns import exchange_fragments
 from mimdsim.program import vertex_boxes
 from mimdsim.program.checks.bounds import NO_VARIABLE
 from mimdsim.program.checks.scope import LOCAL_OR_DELIVERED, MEANWHILE, TWICE, Access, Scope, entries_taken
+from mimdsim.program.codelet_closure import is_library
 from mimdsim.program.exchanges import copy_parts, derive_exchange, matches_derivation
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.program import Program
-from mimdsim.program.records import EXCHANGE_COLUMNS, Copy, Delivery, Exchange, Problem, Superstep, vertex_name
+from mimdsim.program.records import (
+    EXCHANGE_COLUMNS,
+    Copy,
+    Delivery,
+    Exchange,
+    Problem,
+    Superstep,
+    VertexTable,
+    vertex_name,
+)
 from mimdsim.program.vertex_boxes import (
     bounds_of,
     boxes_on_tiles,
@@ -288,6 +299,30 @@ def check_conflicts(scope: Scope) -> Iterator[Problem]:
                 (other, other_row), (_, row) = pair
                 text = f"reads {describe_box(name, reader.boxes[row])} while {vertex_name(other.table, other_row)}"
                 yield scope.problem(MEANWHILE, f"{text} writes it", reader.table, row)
+
+
+def overlapping_fields(scope: Scope) -> Iterator[tuple[VertexTable, str]]:
+    """What vertices read by one field and write by another, where the parts overlap without being the same: of every
+    table by hand the first. No rule: numpy reads all of it before it writes, and a loop on a tile may not."""
+    for table in scope.superstep.tables:
+        own = [] if is_library(table.codelet.compute) else [one for one in scope.accesses if one.table is table]
+        for read, written in product(own, own):
+            if read.field.writes or not written.field.writes or read.variable is not written.variable:
+                continue
+            if read.shift != written.shift:
+                continue
+            (starts, stops), (from_, to) = read.boxes.transpose(2, 0, 1), written.boxes.transpose(2, 0, 1)
+            partly = (np.maximum(starts, from_) < np.minimum(stops, to)).all(axis=1)
+            partly &= (starts != from_).any(axis=1) | (stops != to).any(axis=1)
+            if partly.any():
+                row, name = int(partly.argmax()), read.variable.name
+                yield (
+                    table,
+                    f"{vertex_name(table, row)} reads {describe_box(name, read.boxes[row])} by '{read.field.name}' and "
+                    f"writes {describe_box(name, written.boxes[row])} by '{written.field.name}', which overlap: right "
+                    "only if it reads all of it before it writes anything",
+                )
+                break
 
 
 Pair = tuple[tuple[Access, int], tuple[Access, int]]  # two vertices' boxes that share an element
