@@ -37,7 +37,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
-from mimdsim.program.checks.exchange import overlapping_fields
+from mimdsim.program.checks.exchange import overlapping_fields, shared_words
 from mimdsim.program.checks.scope import Scope
 from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.workload import Workload, network_of
@@ -148,7 +148,7 @@ def rules_finding(program: Program, machine: MimdMachine) -> Finding:
 
 def rules_notes(program: Program, machine: MimdMachine) -> Iterator[Finding]:
     """What keeps the rules and is right only on some tiles, once for each codelet by hand."""
-    for name, found in (("overlap", overlapping_fields),):
+    for name, found in (("overlap", overlapping_fields), ("words", shared_words)):
         said: dict[str, str] = {}
         for superstep, _, _ in program.supersteps():
             for table, text in found(Scope(program=program, superstep=superstep, tiles=machine.chip.tiles)):

@@ -17,7 +17,7 @@ from mimdsim.checking.program import check_program
 from mimdsim.kernels import Kernel, KernelError
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
-from mimdsim.program import Field, Program, TileFormula, Variable, WorkerBundles
+from mimdsim.program import Field, Program, TileFormula, TileMapping, Variable, WorkerBundles
 from mimdsim.program.codelet import Term
 from mimdsim.program.loops import Size
 from mimdsim.workload import load_workload
@@ -231,6 +231,34 @@ def test_slices_that_overlap_within_a_vertex_are_noted(
     text = "note  overlap: vertex 0 of Own on tile 0 reads v[0:16] by 'old' and writes v[1:17] by 'new', which "
     assert (text in str(found)) == noted
     assert ("note  overlap" in str(found)) == noted
+
+
+@pytest.mark.parametrize(
+    ("dtype", "edges", "noted"),
+    [
+        ("uint8", (0, 3, 5, 9, 16), "0 of Own on tile 0 (y[0:3]) and vertex 1 of Own on tile 0 (y[3:5])"),
+        ("float16", (0, 4, 5, 8, 16), "2 of Own on tile 1 (y[5:8]) and vertex 3 of Own on tile 1 (y[8:16])"),
+        ("uint8", (0, 4, 5, 9, 16), ""),  # the second tile holds elements from 5 on
+        ("float32", (0, 3, 5, 8, 16), ""),
+    ],
+)
+def test_words_that_several_vertices_write_in_part_are_noted(dtype: str, edges: tuple[int, ...], noted: str) -> None:
+    def build(on: MimdMachine) -> Program:
+        k = Kernel("parts", on)
+        mapping = TileMapping.split(0, [0, 1], [0, 5], [5, 16])  # type: ignore[arg-type]
+        x, y = (k.variable(name, 16, dtype, mapping=mapping) for name in "xy")
+        own = replace(codelet(copied, ("y", "write"), ("x", "read")), columns=())
+        columns = {"start": np.array(edges[:-1]), "stop": np.array(edges[1:])}
+        k.vertices(own, tiles=[0, 0, 1, 1], operands={"y": k.output(y), "x": k.input(x)}, columns=columns)
+        return k.program()
+
+    def copied(y: np.ndarray, x: np.ndarray) -> None:
+        y[:] = x
+
+    found = check_kernel(build, machine(), reference=lambda x: x, inputs=lambda rng: {"x": rng.integers(0, 99, 16)})
+    assert found.passed, found
+    assert ("note  words" in str(found)) == bool(noted)
+    assert f"note  words: one word of 32 bits is written in part by vertex {noted}" in str(found) or not noted
 
 
 def test_what_np_asarray_gives_is_not_written() -> None:

@@ -19,7 +19,7 @@ from mimdsim.program.checks.bounds import NO_VARIABLE
 from mimdsim.program.checks.scope import LOCAL_OR_DELIVERED, MEANWHILE, TWICE, Access, Scope, entries_taken
 from mimdsim.program.codelet_closure import is_library
 from mimdsim.program.exchanges import copy_parts, derive_exchange, matches_derivation
-from mimdsim.program.mapping import TileMapping
+from mimdsim.program.mapping import FLAT, TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import (
     EXCHANGE_COLUMNS,
@@ -38,11 +38,13 @@ from mimdsim.program.vertex_boxes import (
     equal_rows,
     is_local,
     order_of,
+    runs_of_boxes,
     spatial_mapping,
 )
 
 EXCHANGE_RULE = "an exchange delivers what is read"
 WRITES_LOCAL = "writes are local"
+WORD_BYTES = 4  # assumed; the least that a tile stores
 
 
 def check_deliveries(scope: Scope) -> Iterator[Problem]:
@@ -323,6 +325,59 @@ def overlapping_fields(scope: Scope) -> Iterator[tuple[VertexTable, str]]:
                     "only if it reads all of it before it writes anything",
                 )
                 break
+
+
+def shared_words(scope: Scope) -> Iterator[tuple[VertexTable, str]]:
+    """For every variable of bytes or halves: two vertices of a tile, one by hand, that write parts of one word. No
+    rule: which tiles can store less than a word is not known. Expects writes on their vertex's own tile."""
+    groups: dict[tuple[str, int | None], list[Access]] = {}
+    for access in scope.accesses:
+        if access.field.writes and access.variable.item_bytes < WORD_BYTES and access.table.vertices:
+            groups.setdefault((access.variable.name, access.shift), []).append(access)
+    for (name, _), group in groups.items():
+        mapping, libraries = group[0].mapping, (is_library(access.table.codelet.compute) for access in group)
+        if all(libraries) or (len(mapping.tiles) > 1 and mapping.axis not in (0, FLAT)):
+            continue
+        each = WORD_BYTES // group[0].variable.item_bytes
+        tiles, vertices = np.concatenate([wide(access.table.tiles) for access in group]), _number_vertices(group)
+        start, stop = np.concatenate([_elements_on_tile(access) for access in group], axis=1)
+        order = np.lexsort((start, tiles))
+        order = order[stop[order] > start[order]]
+        one, two = order[:-1], order[1:]
+        shared = (tiles[one] == tiles[two]) & ((stop[one] - 1) // each >= start[two] // each)
+        shared &= vertices[one] != vertices[two]
+        for pair in np.stack([one, two], axis=1)[shared].tolist():
+            parts = [_locate(group, row) for row in pair]
+            table = next((each.table for each, _ in parts if not is_library(each.table.codelet.compute)), None)
+            if table is not None:
+                does = " and ".join(
+                    f"{vertex_name(access.table, row)} ({describe_box(name, access.boxes[row])})"
+                    for access, row in parts
+                )
+                yield (
+                    table,
+                    f"one word of 32 bits is written in part by {does}: a tile that stores 32 bits at least, as "
+                    f"colossus does, loses one of the writes; cut at multiples of {each} elements",
+                )
+                break
+
+
+def _elements_on_tile(access: Access) -> np.ndarray:
+    """int64[2, vertices]: start and stop of boxes, counted in what their tile holds of a variable that is on one tile,
+    or cut along its first axis or flat; empty where a box is not one run of that."""
+    boxes, shape, mapping = access.boxes, access.shape, access.mapping
+    strides = np.cumprod([1, *shape[:0:-1]])[::-1]
+    first = boxes[:, :, 0] @ strides
+    if len(mapping.tiles) > 1:
+        scale = strides[0] if mapping.axis == 0 else 1
+        starts, size = mapping.starts * scale, (mapping.stops - mapping.starts) * scale
+        order = np.argsort(mapping.tiles, kind="stable")
+        tiles, before, held = mapping.tiles[order], np.cumsum(size[order]) - size[order], np.empty_like(starts)
+        held[order] = before - before[np.searchsorted(tiles, tiles)]
+        interval = np.maximum(np.searchsorted(starts, first, side="right") - 1, 0)
+        first = first - starts[interval] + held[interval]
+    length = np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1)
+    return np.stack([first, first + np.where(runs_of_boxes(boxes, shape)[1] == 1, length, 0)])
 
 
 Pair = tuple[tuple[Access, int], tuple[Access, int]]  # two vertices' boxes that share an element
