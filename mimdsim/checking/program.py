@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from mimdsim.checking.coverage import Operands
 from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids, rounded_potentials, terms_of_sums
 from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, Draw, drawn_inputs, graph_inputs
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
+from mimdsim.costs.isa_costs import with_machine_cost
 from mimdsim.execution import Executor
-from mimdsim.execution.cost_lower_bound import excess_flops
+from mimdsim.execution.cost_lower_bound import declared_bundles, excess_flops
 from mimdsim.execution.scratch import KINDS, undefine
 from mimdsim.execution.strict import strict_steps
 from mimdsim.graph import Graph, SpikingNetwork, interpret
@@ -36,10 +38,12 @@ from mimdsim.graph.names import LABELS, spikes_of
 from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Finding, ratio_of
-from mimdsim.program import Program, RecordedActivity, verify
+from mimdsim.program import Program, RecordedActivity, VertexTable, WorkerBundles, verify
 from mimdsim.program.checks.exchange import overlapping_fields, shared_words
 from mimdsim.program.checks.scope import Scope
+from mimdsim.program.codelet_closure import is_library
 from mimdsim.program.exchanges import bytes_within_tiles
+from mimdsim.program.records import vertex_name
 from mimdsim.workload import Workload, network_of
 
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
@@ -148,13 +152,39 @@ def rules_finding(program: Program, machine: MimdMachine) -> Finding:
 
 def rules_notes(program: Program, machine: MimdMachine) -> Iterator[Finding]:
     """What keeps the rules and is right only on some tiles, once for each codelet by hand."""
-    for name, found in (("overlap", overlapping_fields), ("words", shared_words)):
+    for name, found in (
+        ("overlap", overlapping_fields),
+        ("words", shared_words),
+        ("priced", partial(_priced_anew, machine)),
+    ):
         said: dict[str, str] = {}
         for superstep, _, _ in program.supersteps():
             for table, text in found(Scope(program=program, superstep=superstep, tiles=machine.chip.tiles)):
                 said.setdefault(table.codelet.name, text)
         if said:
             yield Finding(name=name, passed=True, warning=True, text="; ".join([*said.values()][:MOST_SAID]))
+
+
+def _priced_anew(machine: MimdMachine, scope: Scope) -> Iterator[tuple[VertexTable, str]]:
+    """Costs by hand that were measured, in whose place the machine's own prices are timed."""
+    costs = machine.costs
+    if costs is None or (costs.core is None and costs.bundles_per_operation is None):
+        return
+    for table in scope.superstep.tables:
+        codelet = table.codelet
+        measured = isinstance(codelet.cost, WorkerBundles) and codelet.cost.kind.startswith("measured")
+        if not measured or is_library(codelet.compute) or codelet.name in costs.codelets or not table.vertices:
+            continue
+        priced = table.with_codelet(with_machine_cost(codelet, machine))
+        both = [None if codelet.count else declared_bundles(scope.program, each) for each in (table, priced)]
+        was, now = ("" if each is None else f" of {each[0]:,.0f} bundles" for each in both)
+        where = "[costs.core]" if costs.core else "[costs]"
+        yield (
+            table,
+            f"{vertex_name(table, 0)} is timed at the price{now} that {where} of {machine.name} gives its "
+            f"instructions, not at the cost{was} that was measured: [costs.codelets.{codelet.name}] in the machine's "
+            "file keeps it",
+        )
 
 
 def memory_finding(program: Program, machine: MimdMachine) -> Finding:

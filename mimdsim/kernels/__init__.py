@@ -22,6 +22,7 @@ from mimdsim.program import (
     WorkerBundles,
     shared_bundles,
 )
+from mimdsim.program.loops import Mix
 from mimdsim.program.mapping import PER_TIMESTEP
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "KernelError",
     "Length",
     "MimdMachine",
+    "Mix",
     "PlannedProduct",
     "Program",
     "Size",

@@ -15,8 +15,8 @@ from mimdsim.program import Codelet, Field, Program, WorkerBundles
 COST = WorkerBundles(fixed=1000, terms=(), kind="assumed", source="a test")
 
 
-def machine(**changes: Any) -> MimdMachine:
-    found = load_machine("tiny", {"chip.tiles": 4, **changes})
+def machine(name: str = "tiny", /, **changes: Any) -> MimdMachine:
+    found = load_machine(name, {"chip.tiles": 4, **changes})
     assert isinstance(found, MimdMachine)
     return found
 
@@ -38,10 +38,10 @@ def checked(
     length: int = 16,
     inputs: Any = None,
     constants: dict[str, Any] | None = None,
-    changes: dict[str, Any] | None = None,
+    on: MimdMachine | None = None,
     **more: Any,
 ) -> KernelResult:
-    """A kernel of one superstep, y <- f(x), four vertices on four tiles. changes: to the machine."""
+    """A kernel of one superstep, y <- f(x), four vertices on four tiles."""
 
     def build(on: MimdMachine) -> Program:
         k = Kernel("own", on)
@@ -53,4 +53,4 @@ def checked(
         k.vertices(own, tiles=np.arange(4), operands={"y": y, "x": x}, columns=columns, constants=constants)
         return k.program()
 
-    return check_kernel(build, machine(**changes or {}), reference=reference, inputs=inputs)
+    return check_kernel(build, on or machine(), reference=reference, inputs=inputs)

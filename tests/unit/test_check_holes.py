@@ -245,7 +245,7 @@ def test_slices_that_overlap_within_a_vertex_are_noted(
 def test_words_that_several_vertices_write_in_part_are_noted(dtype: str, edges: tuple[int, ...], noted: str) -> None:
     def build(on: MimdMachine) -> Program:
         k = Kernel("parts", on)
-        mapping = TileMapping.split(0, [0, 1], [0, 5], [5, 16])  # type: ignore[arg-type]
+        mapping = TileMapping.split(0, *np.array([[0, 1], [0, 5], [5, 16]]))
         x, y = (k.variable(name, 16, dtype, mapping=mapping) for name in "xy")
         own = replace(codelet(copied, ("y", "write"), ("x", "read")), columns=())
         columns = {"start": np.array(edges[:-1]), "stop": np.array(edges[1:])}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from own_codelets import checked
+from own_codelets import checked, machine
 
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, TileFormula, WorkerBundles
@@ -99,7 +99,8 @@ def test_bytes_are_bounded_by_what_a_bundle_loads(form: str) -> None:
 def test_bytes_and_flops_are_bounded_by_the_vectors_of_the_machine(vector: int) -> None:
     """4,096 bytes a vertex in 128 bundles, 32 in each; none is held to vectors of less than 8."""
     terms = (Term(bundles=16, extents=("n",)),)
-    given: dict[str, Any] = {"length": 4096, "extents": {"n": Size("x")}, "changes": {"tile.vector_bytes": vector}}
+    wide = machine(**{"tile.vector_bytes": vector})
+    given: dict[str, Any] = {"length": 4096, "extents": {"n": Size("x")}, "on": wide}
     found = checked(copied, cost=worker(1 / 8), **given)
     assert found.passed == (vector == 32), found
     assert found.passed or "(16 bytes loaded and 8 stored in a bundle at most)" in str(found)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from codelet_families import CODELETS
+from own_codelets import checked
+from own_codelets import machine as of_four_tiles
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.schema import sourced_numbers
@@ -18,7 +21,7 @@ from mimdsim.costs.core_costs import on_core, price
 from mimdsim.machine import MimdMachine, find_machine, load_machine
 from mimdsim.machine.codelet_costs import NATIVE_VECTOR_BYTES, NATIVE_VERTEX_BUNDLES, Core, InstructionCycles
 from mimdsim.pipeline.overrides import split_changes
-from mimdsim.program import Codelet, Term, TileFormula, Vectors, WorkerBundles
+from mimdsim.program import Codelet, Length, Term, TileFormula, Vectors, WorkerBundles
 from mimdsim.program.loops import CLASSES, NATIVE_SLOTS, Mix
 
 FOREIGN = ("spinnaker2", "wormhole", "wse2")
@@ -229,3 +232,26 @@ def test_instructions_of_a_core_are_set_as_other_numbers_are() -> None:
     assert machine.costs is not None
     assert machine.costs.core is not None
     assert machine.costs.core.load_cycles == 3
+
+
+def test_a_measured_cost_in_whose_place_the_core_is_priced_is_noted() -> None:
+    """Nothing in the file says that the count is of this core."""
+
+    def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = x
+
+    own = {"fixed": 40, "terms": [{"bundles": 3, "extents": ["n"]}], "source": "measured: a test"}
+    measured = WorkerBundles(fixed=40, terms=(Term(bundles=3, extents=("n",)),), kind="measured", source="a test")
+    given: dict[str, Any] = {"extents": {"n": Length("x", 0)}, "on": of_four_tiles("wormhole"), "cost": measured}
+    found = checked(copied, **given)
+    assert found.passed, found
+    assert (
+        "note  priced: vertex 0 of Own on tile 0 is timed at the price of 191 bundles that [costs.core] of wormhole "
+        "gives its instructions, not at the cost of 52 bundles that was measured: [costs.codelets.Own] in the "
+        "machine's file keeps it" in str(found)
+    )
+    kept = of_four_tiles("wormhole", **{"costs.codelets.Own": own})
+    for other in ({"on": kept}, {"on": of_four_tiles()}, {"cost": replace(measured, kind="assumed")}):
+        assert "note  priced" not in str(checked(copied, **(given | other)))
+    counted = checked(copied, **given, count=lambda y, *_: {"turns": y.size})
+    assert "at the price that [costs.core] of wormhole" in str(counted)
