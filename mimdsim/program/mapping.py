@@ -61,7 +61,11 @@ class TileMapping(Shown):
             if not len(self.tiles) == len(self.starts) == len(self.stops):
                 counts = f"{len(self.tiles)} tiles, {len(self.starts)} starts, {len(self.stops)} stops"
                 raise ValueError(f"mapping: {counts}; give as many of each")
-            if (self.stops <= self.starts).any() or (self.starts[1:] < self.stops[:-1]).any():
+            if len(empty := np.flatnonzero(self.stops <= self.starts)):
+                row = int(empty[0])
+                where = f"{self.starts[row]}:{self.stops[row]} on tile {self.tiles[row]}"
+                raise ValueError(f"mapping: interval {row}, {where}, is empty; leave out tiles that hold nothing")
+            if (self.starts[1:] < self.stops[:-1]).any():
                 raise ValueError("mapping: intervals must ascend and not overlap")
 
     @staticmethod

@@ -349,6 +349,8 @@ def test_boxes_become_intervals_of_elements() -> None:
     assert mapping.stops.tolist() == [3, 5, 8, 15]
     with pytest.raises(ValueError, match="must ascend and not overlap"):
         TileMapping.of_boxes(np.array([1, 2]), np.array([[[0, 2], [0, 3]], [[1, 3], [0, 3]]]), (3, 5))
+    with pytest.raises(ValueError, match="mapping: interval 1, 4:4 on tile 8, is empty; leave out tiles"):
+        TileMapping.split(0, np.array([7, 8]), np.array([0, 4]), np.array([4, 4]))
 
 
 def test_products_take_the_cycles_they_were_planned_with() -> None:

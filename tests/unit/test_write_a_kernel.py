@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "write-a-kernel.md").read_text(encoding="utf-8")
 MEAN = PAGE.split("```python\n")[1].split("```")[0]
 SIX = (
-    ("(k.tiles + 1) * CELLS // k.tiles", "(k.tiles * contexts + 1) * CELLS // (k.tiles * contexts)"),
-    ("np.arange(k.tiles), edges", "np.arange(k.tiles * contexts) // contexts, edges"),
-    ("    edges =", "    contexts = machine.tile.worker_contexts\n    edges ="),
+    ("min(k.tiles, CELLS)", "min(k.tiles * contexts, CELLS)"),
+    ("np.arange(shares), edges", "np.arange(shares) // contexts, edges"),
+    ("    shares =", "    contexts = machine.tile.worker_contexts\n    shares ="),
 )
 
 
@@ -42,6 +42,12 @@ def test_six_vertices_a_tile_take_what_the_page_says(tmp_path: Path) -> None:
     assert result.passed, result
     assert f"then says {result.cycles:,} cycles" in PAGE
     assert result.cycles == 6 * (24 + 7 * 50) + 108 + 126
+
+
+@pytest.mark.parametrize("changes", [(), SIX])
+def test_it_runs_where_tiles_are_more_than_cells(tmp_path: Path, changes: tuple[tuple[str, str], ...]) -> None:
+    result = load_kernel(written(tmp_path, ("CELLS = 4800", "CELLS = 10"), *changes)).check(tiny(), strict=True)
+    assert result.passed, result
 
 
 def test_a_box_too_long_is_told_as_the_page_says(tmp_path: Path) -> None:
