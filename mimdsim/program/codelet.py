@@ -51,6 +51,10 @@ class Field:
     def __post_init__(self) -> None:
         if self.access not in ACCESS:
             raise ValueError(f"field '{self.name}': access '{self.access}' must be one of {', '.join(ACCESS)}")
+        given = (self.box,) if isinstance(self.box, str) else self.box
+        if given is not self.box or any("," in entry for entry in given):
+            meant = tuple(part.strip() for entry in given for part in entry.split(","))
+            raise ValueError(f"field '{self.name}': box {self.box!r} must have one entry for each axis, as {meant}")
 
     @property
     def reads(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +51,10 @@ def test_a_codelet_of_unknown_kind_or_form_does_not_build() -> None:
         codelet(form="row")
     with pytest.raises(ValueError, match="field 'x': access 'see' must be one of read, write, update"):
         Field(name="x", access="see", box=(":",))
+    for box in (("a:b,:",), "a:b, :"):
+        said = re.escape(f"field 'x': box {box!r} must have one entry for each axis, as ('a:b', ':')")
+        with pytest.raises(ValueError, match=said):
+            Field(name="x", access="read", box=box)  # type: ignore[arg-type]
 
 
 def test_fields_and_terms_by_their_signatures() -> None:
