@@ -93,7 +93,7 @@ RESIDUALS = {
         _known("training step", "training step", 1.27, 18, 1),
         _known("step of a framework", "program on tiles", 1.09, 56, 5),
         _known("solver step", "solver step", 0.989, 15, 3),
-        _known("several chips", "several chips", 0.563, 17, 3),
+        _known("several chips", "several chips", 0.552, 17, 3),
         _known("program on tiles", "program on tiles", 1.09, 56, 5),
         _known("vertex", "vertex", 0.316, 88, 2),
         _known("exchange or copy", "exchange or copy", 0.258, 36, 2),
