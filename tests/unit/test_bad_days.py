@@ -260,7 +260,8 @@ def test_a_reader_that_has_seen_enough_ends_the_command() -> None:
         [sys.executable, "-m", "mimdsim", "list"], stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, check=False
     )
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, b"")
+    said = [line for line in done.stderr.splitlines() if not line.startswith(b"working, for ")]  # on a loaded machine
+    assert (done.returncode, said) == (1, [])
 
 
 @pytest.mark.slow
