@@ -180,10 +180,12 @@ class ProductRecorder(ArithmeticRecorder):
     def _planes_sent(self, of: Origin | None) -> Planes | None:
         """Those of the first layer in it, as its convolution made them: pixels may have been put in a row since; None:
         others have fewer channels or pixels."""
-        calls = [self.seen.layers[name] for name, spikes in sorted(sources_in(of)) if spikes]
-        made = [self._planes_made(each.origins[:1]) or each.planes for each in calls]
-        alike = len({each and (each.channels, each.positions) for each in made}) == 1
-        return made[0] if alike else None
+        sent = []
+        for calls in (self.seen.layers[name] for name, spikes in sorted(sources_in(of)) if spikes):
+            made, has = self._planes_made(calls.origins[:1]), calls.planes
+            same = made and made.neurons == calls.neurons and (has is None or made.channels == has.channels)
+            sent.append(made if same else has)  # else cells have several gates for each neuron
+        return sent[0] if len({each and (each.channels, each.positions) for each in sent}) == 1 else None
 
     def _planes_made(self, currents: list[Origin | None]) -> Planes | None:
         """Those of the convolutions that make currents."""

@@ -10,6 +10,8 @@ from mimdsim.base.errors import MappingError, suggest
 from mimdsim.profile.records import Span, SpanPart, TiledProfile
 
 MERGED = re.compile(r" and \d+ more$")  # ends the name of a superstep that was merged from several
+# what programs by one mapping do at once and by another in several operations (the rule "fused_adjoint")
+AT_ONCE = {"gradient of currents": ("copy adjoint", "scale gradient", "decay gradient")}
 UNSAID = ("and", "at", "in", "of", "the")
 
 
@@ -53,6 +55,22 @@ def cycles_by_operation(tiled: TiledProfile, *, by_part: bool = True) -> dict[Op
             waits = (span.exchange_cycles, span.sync_cycles) if part is heaviest else (0, 0)
             found[key] = found.get(key, Cycles()).plus(part.compute_cycles, *waits)
     return found
+
+
+def under_same_names(*runs: dict[Operation, Cycles]) -> list[dict[Operation, Cycles]]:
+    """Cycles of several runs; what one does at once is added up in those that do it in several operations."""
+    for whole, several in AT_ONCE.items():
+        if any(key.name == whole for cycles in runs for key in cycles):
+            runs = tuple(_renamed(cycles, dict.fromkeys(several, whole)) for cycles in runs)
+    return list(runs)
+
+
+def _renamed(cycles: dict[Operation, Cycles], names: dict[str, str]) -> dict[Operation, Cycles]:
+    made: dict[Operation, Cycles] = {}
+    for key, each in cycles.items():
+        key = key._replace(name=names.get(key.name, key.name))
+        made[key] = made.get(key, Cycles()).plus(*each)
+    return made
 
 
 def parts_of(span: Span) -> tuple[SpanPart, ...]:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, TiledProfile
-from mimdsim.profile.operations import Cycles, cycles_by_operation, has_parts
+from mimdsim.profile.operations import Cycles, cycles_by_operation, has_parts, under_same_names
 from mimdsim.report.formatting import changed_fields, significant, thousands
 from mimdsim.report.tables import Cell, Table, Value, shown, table
 
@@ -85,7 +85,7 @@ def _only(name: str, run: RunProfile, other: RunProfile) -> str:
 def _operations(one: TiledProfile, two: TiledProfile) -> Table:
     """All operations of both, by the size of the change; those of one run only have no partner."""
     by_part = has_parts(one) and has_parts(two)
-    cycles_a, cycles_b = (cycles_by_operation(each, by_part=by_part) for each in (one, two))
+    cycles_a, cycles_b = under_same_names(*(cycles_by_operation(each, by_part=by_part) for each in (one, two)))
     rows = []
     changed = {
         key: cycles_b.get(key, Cycles()).total - cycles_a.get(key, Cycles()).total

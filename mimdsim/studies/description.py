@@ -145,7 +145,7 @@ class Study(Section):
     fill: float | None = Field(None, ge=0, le=1)
     """The share that lists of spikes hold; left out: spikes are recorded after `training_steps`."""
     training_steps: int = Field(20, ge=0)
-    """Training steps before spikes are recorded; 0: the whole training. Not beside `fill`."""
+    """Training steps before spikes are recorded; 0: the whole training. Of no effect beside `fill`."""
     gpus: tuple[str, ...] = ()
     """GPUs that are timed beside every point."""
     reference: str = ""
@@ -206,8 +206,6 @@ class Study(Section):
             twice = sorted(set(given) & set(getattr(self, where)))
             if twice:
                 raise ValueError(f"{', '.join(twice)} given twice: once in {where}")
-        if self.fill is not None and self.training_steps not in (0, type(self).model_fields["training_steps"].default):
-            raise ValueError("training_steps: nothing is trained where `fill` fills the lists; leave out one of them")
         if not self.metrics:
             raise ValueError(f"metrics: none; known: {', '.join(METRICS)}")
         known = f"; known: {', '.join(METRICS)}"

@@ -217,7 +217,6 @@ def test_a_study_file_and_its_points(tmp_path: Path) -> None:
         ({"sampling": {"kind": "all"}}, "sampling.kind"),
         ({"sampling": {"kind": "search", "points": 3}}, "needs axes"),
         ({"fill": 2}, "fill"),
-        ({"fill": 0.5, "training_steps": 5}, "nothing is trained where `fill` fills the lists"),
         ({"workloads": [[]]}, "must be names or files"),
         ({"workloads": {"digits": 1e308, "shd-3": 1e308}}, "at most 1,000,000"),  # their sum is no number
         ({"axes": {"chip": {"tiles": [1]}}}, 'one key, in quotes: "chip.tiles"'),  # chip.tiles = [1], as TOML reads it

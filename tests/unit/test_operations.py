@@ -12,7 +12,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.profile import RunProfile, TiledProfile
-from mimdsim.profile.operations import MERGED, cycles_by_operation, find_supersteps
+from mimdsim.profile.operations import AT_ONCE, MERGED, cycles_by_operation, find_supersteps, under_same_names
 from mimdsim.report.console import difference_record
 from mimdsim.report.tables_difference import difference_tables
 from mimdsim.workload import filled_activity, load_workload
@@ -45,11 +45,19 @@ def test_merged_supersteps_are_compared_by_what_they_consist_of() -> None:
     assert not any(MERGED.search(key.name) for key in best)
     heavy = sorted(published, key=lambda key: -published[key].compute)[:10]
     assert sum(key in best for key in heavy) >= 8  # under the same name, merged or not
+    before, after = under_same_names(published, best)
+    assert sum(each.total for each in before.values()) == sum(each.total for each in published.values())
+    assert after == best
+    apart = [each.total for key, each in published.items() if key.name in AT_ONCE["gradient of currents"]]
+    both = [sum(each.total for key, each in of.items() if key.name == "gradient of currents") for of in (before, after)]
+    assert both[0] == sum(apart) > both[1] > 0
     one, other = (dataclasses.replace(make_profile(), tiled=timed(each)) for each in ("published", "best"))
     _, table = difference_tables(one, other)
     assert table.headers[:3] == ("operation", "layer", "phase")
     assert difference_record(one, other)["totals"][0]["quantity"] == "cycles"
-    assert [cell.text for cell in table.rows[0][:3]] == ["state gradient", "hidden0", "backward"]
+    told = [tuple(cell.text for cell in row[:2]) for row in table.rows[:3]]
+    currents = "gradient of currents"
+    assert told == [(currents, "output"), (currents, "hidden1"), ("state gradient", "hidden0")]
     assert "–" not in (table.rows[0][3].text, table.rows[0][4].text)
 
 

@@ -205,8 +205,8 @@ def test_a_step_on_one_chip_is_the_sum_of_its_parts() -> None:
     found = solver_times(*HEAT_2D, (8000, 8000), 1)
     compute = 6 * (16 + 29 * (124 * 16 + 2 * 12 + 2 * (4 * 2 + 4)))
     copies = 6 * (49 + 30 * 6 + 30 * 251 // 2)  # blocks at the edges hold the border, too
-    words = 2 * (174 + 250) + 4
-    assert found.cycles == compute + copies + 100 + words + 126 + (40 + 126) / 2
+    pieces = 2 * (174 + 1) + 4  # columns of a block lie apart; that many are sent and received, two cycles each
+    assert found.cycles == compute + copies + 100 + 2 * 2 * pieces + 126 + (40 + 126) / 2
     assert found.turns == 29 * 124
     assert found.low < found.cycles < found.high
     assert found.slots_of(found.cycles) == 16
