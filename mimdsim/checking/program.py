@@ -152,17 +152,20 @@ def rules_finding(program: Program, machine: MimdMachine) -> Finding:
 
 def rules_notes(program: Program, machine: MimdMachine) -> Iterator[Finding]:
     """What keeps the rules and is right only on some tiles, once for each codelet by hand."""
-    for name, found in (
-        ("overlap", overlapping_fields),
-        ("words", shared_words),
-        ("priced", partial(_priced_anew, machine)),
-    ):
-        said: dict[str, str] = {}
-        for superstep, _, _ in program.supersteps():
-            for table, text in found(Scope(program=program, superstep=superstep, tiles=machine.chip.tiles)):
-                said.setdefault(table.codelet.name, text)
-        if said:
-            yield Finding(name=name, passed=True, warning=True, text="; ".join([*said.values()][:MOST_SAID]))
+    kinds: dict[str, Callable[[Scope], Iterator[tuple[VertexTable, str]]]] = {
+        "overlap": overlapping_fields,
+        "words": shared_words,
+        "priced": partial(_priced_anew, machine),
+    }
+    said: dict[str, dict[str, str]] = {name: {} for name in kinds}
+    for superstep, _, _ in program.supersteps():
+        scope = Scope(program=program, superstep=superstep, tiles=machine.chip.tiles)
+        for name, found in kinds.items():
+            for table, text in found(scope):
+                said[name].setdefault(table.codelet.name, text)
+    for name, texts in said.items():
+        if texts:
+            yield Finding(name=name, passed=True, warning=True, text="; ".join([*texts.values()][:MOST_SAID]))
 
 
 def _priced_anew(machine: MimdMachine, scope: Scope) -> Iterator[tuple[VertexTable, str]]:
