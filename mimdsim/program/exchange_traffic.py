@@ -148,7 +148,7 @@ class ExchangeCounter:
         for first, last in pairwise(_edges(mapping, box, parts, shape, wanted.apart)):
             low, high = int(box[first]), int(box[last - 1]) + 1
             begin, end = np.searchsorted(wanted.which, (low, high))
-            cut = _cut(mapping, box[first:last] - low, np.ascontiguousarray(parts[:, :, first:last]), shape)
+            cut = cut_at_senders(mapping, box[first:last] - low, np.ascontiguousarray(parts[:, :, first:last]), shape)
             on = wanted.tiles[begin:end]
             self.count_pieces(cut, item_bytes, wanted.which[begin:end] - low, on, wanted.apart)
 
@@ -159,7 +159,7 @@ class ExchangeCounter:
             return
         boxes = int(which[-1]) + 1
         wishes, parts = (which, tiles, np.arange(len(which))), (cut.box, cut.sender)
-        elements, fragments = numerics.elements_and_fragments(cut.bounds, cut.shape, cut.axis, cut.held)
+        elements, fragments = cut.sizes()
         if self.pairs is not None:
             found = self.pairs.by_tile, self.pairs.group_of, self.pairs.by_group
             sizes = elements * (item_bytes * self.pairs.times)
@@ -338,6 +338,11 @@ class Pieces:
     axis: int
     held: np.ndarray
 
+    def sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        """int64[pieces]: elements, and fragments: runs in which the sender holds them."""
+        elements, fragments = numerics.elements_and_fragments(self.bounds, self.shape, self.axis, self.held)
+        return elements, fragments
+
 
 def _edges(mapping: TileMapping, box: np.ndarray, bounds: np.ndarray, shape: np.ndarray, apart: bool) -> list[int]:
     """Where those parts of different boxes, in ascending order, begin that are counted together, and the end: parts of
@@ -360,7 +365,7 @@ def _edges(mapping: TileMapping, box: np.ndarray, bounds: np.ndarray, shape: np.
     return [0, *wanted[wanted < parts].tolist(), parts]
 
 
-def _cut(mapping: TileMapping, of: np.ndarray, bounds: np.ndarray, shape: np.ndarray) -> Pieces:
+def cut_at_senders(mapping: TileMapping, of: np.ndarray, bounds: np.ndarray, shape: np.ndarray) -> Pieces:
     """The pieces of parts of boxes, of[k] the box of part k, of a variable of `shape`."""
     axis, box = mapping.axis, of
     if axis == FLAT:

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.numerics.columns.exchange_fragments import element_runs
 from mimdsim.numerics.columns.worker_load import digest
 from mimdsim.program.checks.bounds import (
     check_copies,
@@ -25,8 +24,8 @@ from mimdsim.program.checks.bounds import (
     outside_boxes,
 )
 from mimdsim.program.checks.scope import Scope
-from mimdsim.program.exchange_traffic import ExchangeCounter, Pairs
-from mimdsim.program.mapping import BANDED, FLAT, TileMapping
+from mimdsim.program.exchange_traffic import ExchangeCounter, Pairs, cut_at_senders
+from mimdsim.program.mapping import BANDED, TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Delivery, Exchange, Problem, Superstep, Variable
 from mimdsim.program.vertex_boxes import (
@@ -286,7 +285,7 @@ def _count_rows(variable: Variable, drop: bool, tiles: np.ndarray, bounds: np.nd
 
 
 def _pieces_of(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """int64[rows]: from how many pieces, each of one tile, a box is put together; copies count as one."""
+    """int64[rows]: from how many fragments a box is put together; copies count as one."""
     if mapping.axis == BANDED:
         found = np.zeros(len(tiles), np.int64)
         for (copy, *_), rows, on, inside in cut_at_bands(mapping, tiles, boxes):
@@ -294,10 +293,5 @@ def _pieces_of(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape
         return found
     if mapping.is_replicated:
         return np.ones(len(tiles), np.int64)
-    if mapping.axis == FLAT:
-        row, start, stop = element_runs(bounds_of(boxes), np.array(shape, np.int64))
-    else:
-        row, (start, stop) = np.arange(len(tiles)), boxes[:, mapping.axis].T
-    first = np.searchsorted(mapping.stops, start, side="right")
-    last = np.searchsorted(mapping.starts, stop, side="left")
-    return np.bincount(row, weights=last - first, minlength=len(tiles)).astype(np.int64)
+    cut = cut_at_senders(mapping, np.arange(len(tiles)), bounds_of(boxes), np.array(shape, np.int64))
+    return np.bincount(cut.box, weights=cut.sizes()[1], minlength=len(tiles)).astype(np.int64)

@@ -99,8 +99,10 @@ def test_what_one_tile_reads_does_not_depend_on_what_another_reads() -> None:
 def test_fragments_are_runs_however_the_mapping_is_written(mapping: TileMapping) -> None:
     """A tile holds 4 rows of 8: a column is 4 runs, two whole rows are one, parts of two rows two."""
     boxes = {"row": [0, 0, 1], "rows": [4, 2, 3], "first": [5, 0, 2], "last": [6, 8, 7]}
-    table = reader(("row:rows", "first:last"), columns=boxes, tiles=[1, 2, 3])
-    assert moved(planned((4, 8), mapping, table), "fragments_received") == {1: 4, 2: 1, 3: 2}
+    table = reader(("row:rows", "first:last"), columns=boxes, tiles=[1, 2, 3], one_row=True)
+    exchange = planned((4, 8), mapping, table)
+    assert moved(exchange, "fragments_received") == {1: 4, 2: 1, 3: 2}
+    assert moved(exchange, "fragments_arranged") == {1: 4, 3: 2}
 
 
 def test_two_timesteps_of_one_part_are_two_messages() -> None:
