@@ -12,6 +12,8 @@ import torch
 
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.derived import Delays, WeightFunction
+from mimdsim.graph.elementwise import Line
+from mimdsim.graph.synapses import HeadProduct
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +130,10 @@ class Sum:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Combined:
-    """Spikes element by element: their product ('*'), or 1 minus those of the only part ('1 -')."""
+    """Made of spikes as a source of several says it: their product element by element, 1 minus the only part, or the
+    product of both by head."""
 
-    by: str
+    by: str | Line | HeadProduct
     parts: tuple[Origin, ...]
 
 
@@ -417,7 +420,7 @@ def _spikes_in(operand: object) -> Iterator[Made | None]:
 
 def is_sent(origin: Any) -> bool:
     """Whether layers may send it, or what is made of these without weights."""
-    if isinstance(origin, (Sum, Combined, Joined, Pooled, Dropped)):
+    if isinstance(origin, (Sum, Combined, Joined, Pooled, Dropped, Scaled)):
         return all(map(is_sent, parts_of(origin)))
     spikes = isinstance(origin, LayerOutput) and origin.spikes
     return spikes or isinstance(origin, (Input, Product)) or (isinstance(origin, Made) and origin.op == "spike")

@@ -101,7 +101,7 @@ SUBTRACTS = {"__sub__", "__isub__", "sub", "sub_", "subtract"}
 
 JOINS = {"cat", "concat", "concatenate"}
 
-MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
+MULTIPLIES = {"linear", "matmul", "mm", "bmm", "__matmul__", "einsum"}
 
 DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
 
@@ -201,6 +201,7 @@ class Recorder(ProductRecorder):
             if DROPOUTS[func] == "plane" and args[0].ndim not in (3, 4):
                 raise refusal(f"'{name}' reads {list(args[0].shape)}; nearest: [samples, channels, height, width]")
             left = dropped(known[0], options["p"] if leaves_out else 0.0, "timestep", DROPOUTS[func])
+            self._moved(made, torch.clone, args[0])
             return self.mark([made, given[0]] if options["inplace"] else made, left)
         if name in OF_SHAPES and len(known) == 1:
             return
@@ -209,6 +210,7 @@ class Recorder(ProductRecorder):
         if name == "__getitem__" and (chosen := self._taken_where(*args)) is not None:
             return self.mark(made, chosen)
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
+            self._moved(made, func, *args, **kwargs)
             return self._keep(args[0], made, known[0])
         if name in TURNS_IN_PLACE:
             return self.mark(made, known[0])
@@ -247,6 +249,8 @@ class Recorder(ProductRecorder):
             return self.mark(made, scaled.hold(made))
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
+        if name in MULTIPLIES and not kwargs and (by_head := self._product_by_head(args, made)) is not None:
+            return self.mark(made, by_head)
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
@@ -473,6 +477,7 @@ class Recorder(ProductRecorder):
         read = of.of if isinstance(of, Dropped) else of
         if not _are_spikes(read) or made.shape != args[0].shape:
             return None
+        self._moved(made, torch.clone, args[0])
         return Scaled(by=by, of=(of,), divisor=divisor, factor=number if by in MASKS else 1 / number)
 
     def _joined(self, args: Any, kwargs: Any) -> Origin | None:

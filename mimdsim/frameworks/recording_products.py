@@ -16,6 +16,8 @@ from mimdsim.frameworks.arithmetic import (
 from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, parameter_in
 from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import (
+    Combined,
+    Dropped,
     FunctionResult,
     Input,
     Joined,
@@ -25,8 +27,11 @@ from mimdsim.frameworks.origins import (
     Parameter,
     Pooled,
     Product,
+    Scaled,
     Sum,
     added_up,
+    is_sent,
+    parts_of,
     sources_in,
     terms_of,
     undropped,
@@ -34,10 +39,15 @@ from mimdsim.frameworks.origins import (
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, is_of_pixels, planes_of, pool_of
 from mimdsim.frameworks.recording_arithmetic import ArithmeticRecorder
+from mimdsim.frameworks.tensors import tensors_in
 from mimdsim.graph.convolution import Convolution, Pair, Planes, Pool, Window
 from mimdsim.graph.derived import WeightFunction
+from mimdsim.graph.synapses import HeadProduct
 
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
+
+
+BY_HEAD = re.compile(r"([\w.]+)(\w)(\w),\1(\w)(\w)->\1(\w)(\w)")
 
 
 class ProductRecorder(ArithmeticRecorder):
@@ -48,6 +58,9 @@ class ProductRecorder(ArithmeticRecorder):
         self.parameters = dict(module.named_parameters())
         self._unmasked: set[str] = set()
         self._multiplied: Counter[str] = Counter()
+        # by id of a tensor: the function that moved values, which of its results it is, and its arguments
+        self._moves: dict[int, tuple[Any, int, Any, Any]] = {}
+        self._laid: dict[int, torch.Tensor] = {}  # where values of products by head are in planes of these
         self._alone: dict[str, Any] = {}  # by weight, sums of one part, which may not be sums, and what they are then
 
     def _masked(self, one: Any, other: Any) -> Parameter | None:
@@ -177,12 +190,62 @@ class ProductRecorder(ArithmeticRecorder):
             names[role] = self._used(origin)
         return self._of_function(f"'{name}'", function, options.pop("input"), options, **names)
 
+    def _moved(self, made: Any, func: Any, *args: Any, **kwargs: Any) -> None:
+        """Remember how values of the first argument came to lie as they do."""
+        self._moves |= {id(each): (func, at, args, kwargs) for at, each in enumerate(tensors_in(made))}
+
+    def _places(self, tensor: torch.Tensor) -> torch.Tensor:
+        """int64, as the tensor lies: where its values are in what was sent, samples of planes."""
+        if id(tensor) in self._laid:
+            return self._laid[id(tensor)]
+        if id(tensor) not in self._moves:
+            return torch.arange(tensor.numel()).reshape(tensor.shape)
+        func, at, (given, *args), kwargs = self._moves[id(tensor)]
+        return [*tensors_in(func(self._places(given), *args, **kwargs))][at].long()
+
+    def _heads_of(self, tensor: torch.Tensor) -> tuple[int, bool] | None:
+        """How many heads the channels of planes were cut into, and whether these lie before the positions; None where
+        values lie otherwise."""
+        planes, places = self._planes_sent(self.origin(tensor)), self._places(tensor)
+        for turned in (False, True):
+            positions, wide = tensor.shape[-1:-3:-1] if turned else tensor.shape[-2:]
+            if planes is None or positions != planes.positions or planes.channels % wide:
+                continue
+            wanted = _by_head(tensor.numel(), planes.channels // wide, wide, positions, turned)
+            if torch.equal(places.reshape(wanted.shape) - places.min(), wanted):
+                return planes.channels // wide, turned
+        return None
+
+    def _product_by_head(self, args: Any, made: torch.Tensor) -> Combined | None:
+        """A product of what layers sent, for each sample and head."""
+        turns, tensors = (False, False), [each for each in args if isinstance(each, torch.Tensor) and each.ndim > 2]
+        if isinstance(args[0], str):  # of einsum
+            turns, tensors = _turns(args[0], tensors)
+        if len(tensors) != 2 or not all(is_sent(self.origin(each)) for each in tensors):
+            return None
+        (one, first), (other, second) = (self._heads_of(each) or (0, False) for each in tensors)
+        if not one or one != other:
+            return None
+        first, second = first ^ turns[0], second ^ turns[1]
+        turned = first and second  # the product of both the other way round, transposed
+        kind = "nn" if first == second else "tn" if first else "nt"
+        rows, columns = made.shape[-1:-3:-1] if turned else made.shape[-2:]
+        self._laid[id(made)] = _by_head(made.numel(), one, columns, rows, turned).reshape(made.shape)
+        parts = tuple(self.origin(each) for each in (tensors[::-1] if turned else tensors))
+        return Combined(by=HeadProduct(kind=f"matmul_{kind}", heads=one), parts=parts)  # type: ignore[arg-type]
+
     def _planes_sent(self, of: Origin | None) -> Planes | None:
         """Those of the first layer in it, as its convolution made them: pixels may have been put in a row since; None:
         others have fewer channels or pixels."""
+        if isinstance(of, (Scaled, Dropped)):
+            return self._planes_sent(parts_of(of)[0])
+        if isinstance(of, Combined) and isinstance(of.by, HeadProduct):
+            both = [planes for each in of.parts if (planes := self._planes_sent(each))]
+            return of.by.over(*both) if len(both) == 2 else None
         sent = []
         for calls in (self.seen.layers[name] for name, spikes in sorted(sources_in(of)) if spikes):
-            made, has = self._planes_made(calls.origins[:1]), calls.planes
+            reads = calls.origins[0] if calls.origins and is_sent(calls.origins[0]) else None
+            made, has = self._planes_made(calls.origins[:1]) or self._planes_sent(reads), calls.planes
             same = made and made.neurons == calls.neurons and (has is None or made.channels == has.channels)
             sent.append(made if same else has)  # else cells have several gates for each neuron
         return sent[0] if len({each and (each.channels, each.positions) for each in sent}) == 1 else None
@@ -241,6 +304,26 @@ class ProductRecorder(ArithmeticRecorder):
             raise refusal(f"{where} pools a product with '{of.weight}'; pools of convolutions, and of spikes, can run")
         _check_same(where, convolution.made, planes)
         return replace(of, convolution=replace(convolution, after=pool))
+
+
+def _turns(text: str, tensors: list[torch.Tensor]) -> tuple[tuple[bool, bool], list[torch.Tensor]]:
+    """Of a product of matrices as einsum writes it: which of both are transposed, and both in order; none of others."""
+    axes = BY_HEAD.fullmatch(text.replace(" ", ""))
+    if axes is None or len(tensors) != 2:
+        return (False, False), []
+    one, other, made = ((axes[k], axes[k + 1]) for k in (2, 4, 6))
+    if made[0] in other:
+        (one, other), tensors = (other, one), tensors[::-1]
+    summed = {*one} & {*other}
+    if len(summed) != 1 or made != (*({*one} - summed), *({*other} - summed)):
+        return (False, False), []
+    return (one[0] in summed, other[1] in summed), tensors
+
+
+def _by_head(count: int, heads: int, wide: int, positions: int, turned: bool) -> torch.Tensor:
+    """int64[samples, heads, positions, channels of a head], or turned the last two: places in planes of samples."""
+    places = torch.arange(count).reshape(-1, heads, wide, positions)
+    return places if turned else places.transpose(2, 3)
 
 
 def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:

@@ -28,10 +28,12 @@ from mimdsim.frameworks.origins import (
     Parameter,
     Pooled,
     Product,
+    Scaled,
     Slice,
     Sum,
     each_in,
     feeds_of,
+    is_sent,
     parts_of,
     sources_in,
     terms_of,
@@ -43,11 +45,12 @@ from mimdsim.frameworks.planes import ROW_NORMS
 from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.recording import GATHERS
 from mimdsim.graph import sources as graph
-from mimdsim.graph.convolution import Convolution, Pool, Window, same_size
+from mimdsim.graph.convolution import Convolution, Window, same_size
 from mimdsim.graph.derived import Delays, WeightFunction
+from mimdsim.graph.elementwise import Line
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.graph.norms import BatchNorm
-from mimdsim.graph.sources import ADD, CONCAT, KINDS
+from mimdsim.graph.sources import ADD, CONCAT
 from mimdsim.workload.interchange.weights_file import layer_names
 
 READABLE = (
@@ -55,10 +58,10 @@ READABLE = (
     "input, or one of these times a number above 0"
 )
 _SIDE_BY_SIDE = "nearest: spikes of the same timestep side by side along the axis of neurons or of channels"
-_ATTENTION = "nearest: a block without attention, which multiplies what layers send by each other"
+_ATTENTION = "nearest: attention of spikes, (q @ k.transpose(-2, -1)) @ v of planes cut into heads, without a softmax"
 NEAREST_FUNCTIONS = {  # to functions between layers
     **dict.fromkeys(("cat", "concat", "concatenate"), _SIDE_BY_SIDE),
-    **dict.fromkeys(("matmul", "bmm", "einsum", "scaled_dot_product_attention"), _ATTENTION),
+    **dict.fromkeys(("matmul", "bmm", "einsum", "softmax", "scaled_dot_product_attention"), _ATTENTION),
     "relu": "nearest: spikes as they are; relu has no gradient where there is no spike",
 }
 WAYS = {Sum: ADD, Joined: CONCAT}  # in which sources are one
@@ -277,7 +280,10 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         origin = Product(of=of, inputs=inputs, weight=prefix + reading.weights, bias="", transposed=True)
     for part, columns in terms_of(origin):
         if not isinstance(part, Product):
-            raise refusal(f"layer '{name}' reads {_describe(part)}; neurons read products of spikes and weights")
+            nearest = NEAREST_FUNCTIONS.get(
+                getattr(unread_in(part), "by", ""), "neurons read products of spikes and weights"
+            )
+            raise refusal(f"layer '{name}' reads {_describe(part)}; {nearest}")
         if columns and (part.convolution or part.norm or part.delays):
             raise refusal(
                 f"layer '{name}' reads '{part.weight}' beside other products (cat), and it is a convolution, or has a "
@@ -481,6 +487,8 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
     """What layer `name` reads in its last timestep by weights, of others by their names in the module ('': the input);
     weight: '' where it has none; timesteps: that it took one by one, 0 where it took all at once."""
     of = of if timesteps else _at_once(of)
+    if isinstance(of, Scaled) and of.factor > 0 and is_sent(of):
+        return graph.Source(by=Line(scale=of.factor), of=(combination(name, weight, of.of[0], timesteps),))
     if isinstance(of, (Sum, Combined, Joined, Pooled)):
         by = of.pool if isinstance(of, Pooled) else of.by if isinstance(of, Combined) else WAYS[type(of)]
         return graph.Source(by=by, of=tuple(combination(name, weight, each, timesteps) for each in parts_of(of)))
@@ -495,7 +503,7 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
 
 
 def senders_in(of: Origin | None) -> list[LayerOutput | Input]:
-    if isinstance(of, (Sum, Combined, Joined, Pooled)):
+    if isinstance(of, (Sum, Combined, Joined, Pooled, Scaled)):
         return [each for part in parts_of(of) for each in senders_in(part)]
     return [of] if isinstance(of, (LayerOutput, Input)) else []
 
@@ -526,7 +534,9 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
         for each in every
         if each.convolution
     }
-    made |= {each.calls.name: planes for each in every if each.unweighted and (planes := each.calls.planes)}
+    for one in every:  # after what it reads, whose pixels may have been put in a row since
+        if one.unweighted and (planes := one.sources[0].read.planes(made.get) or one.calls.planes):
+            made[one.calls.name] = planes
     of = layer.sources[0].read.planes(made.get) if layer.unweighted and layer.norm else None
     if of and of.channels != layer.gains:
         raise refusal(
@@ -557,7 +567,7 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
 
 def _with_planes(read: graph.Source) -> list[graph.Source]:
     """All that has the planes that a layer reads: layers, and pools of them."""
-    if not read.of or isinstance(read.by, Pool):
+    if not read.of or read.of_planes:
         return [read]
     return [each for part in read.of for each in _with_planes(part)]
 
@@ -604,7 +614,8 @@ def _describe(origin: Origin | None) -> str:
     if isinstance(origin, Gate):
         return "a share of the columns of a product"
     if isinstance(origin, (Sum, Combined, Joined)):
-        return f"a {KINDS[origin.by if isinstance(origin, Combined) else WAYS[type(origin)]]}"
+        by = origin.by if isinstance(origin, Combined) else WAYS[type(origin)]
+        return f"a {graph.Source(by=by).kind}"
     if isinstance(origin, Product) and origin.channels:
         return f"what '{origin.norm}' made"
     if isinstance(origin, Product):

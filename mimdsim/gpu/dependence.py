@@ -15,6 +15,7 @@ MATRIX_PRODUCTS: dict[str, bool] = {
     "synapse": True,
     "synapse_spike_gradient": True,
     "synapse_weight_gradient": False,
+    "head_product": True,
 }
 # what products of convolutions gather, and scatter, while they run (implicit GEMM): no kernels of their own
 GATHERED = ("unfold", "fold")

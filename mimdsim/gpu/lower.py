@@ -46,6 +46,7 @@ from mimdsim.gpu.strategies import Strategy
 from mimdsim.graph.convolution import Patches
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.records import Graph, Operation, Scan, elements
+from mimdsim.graph.synapses import BySample
 from mimdsim.machine.gpu import ELEMENT_BYTES, Precision
 
 MASTER_BYTES = 4  # weights, their moments and their update stay fp32 in every precision
@@ -256,6 +257,11 @@ class _Body:
             aligned=aligned,
             convolution=self._convolution(inner),
         )
+        if isinstance(about := inner.attributes, BySample):  # a batch of the library's
+            m, n, k = about.sizes(*(self.scan.body.value(name) for name in inner.inputs))
+            at_once = timesteps if self.strategy.hoisted else 1
+            batch = about.samples * about.heads * at_once
+            return replace(once, m=m, n=n, k=k, batch=batch, times=timesteps // at_once, repeated=at_once == 1)
         if not self.strategy.hoisted:
             return replace(once, times=timesteps, accumulate=accumulate, repeated=True)
         if once.convolution is not None:
@@ -273,7 +279,7 @@ class _Body:
         ends = {"unfold": lambda op: op.outputs[0] in product.inputs, "fold": lambda op: made in op.inputs}
         gathered = (op.attributes for op in body.operations if op.kind in ends and ends[op.kind](op))
         patches: Patches | None = next(gathered, None)
-        if patches is None:
+        if patches is None or isinstance(product.attributes, BySample):
             return None
         groups = product.attributes or 1
         if patches.made.positions == 1 and groups == 1:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.shown import Shown
-from mimdsim.graph.convolution import Planes, Pool
+from mimdsim.graph.convolution import Planes
 from mimdsim.graph.layer import Layer, reads_own_spikes
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.names import (
@@ -29,6 +29,7 @@ from mimdsim.graph.names import (
 from mimdsim.graph.norms import BatchNorm, SampleNorm, of_sample
 from mimdsim.graph.sources import ADD, CONCAT, Source
 from mimdsim.graph.spikes import ThresholdSchedule
+from mimdsim.graph.synapses import HeadProduct
 from mimdsim.numerics.optimisers import Optimiser
 
 DELAYS = (0, 1)  # timesteps from one layer to the next
@@ -131,7 +132,7 @@ class SpikingNetwork(Shown):
                 f"layer '{layer.name}' cannot read '{read.name}'{suggest(read.name, widths)}; it may read "
                 f"{', '.join(widths)} (and itself, by network.recurrence)"
             )
-        apart = isinstance(read.by, Pool) or read.by == CONCAT
+        apart = read.of_planes or read.by == CONCAT
         has = widths[read.name] if not read.of else read.neurons
         if rows != has and (apart or not read.of):
             raise MappingError(f"layer '{layer.name}' has {rows} inputs from '{read.names}', which has {has}")
@@ -168,12 +169,14 @@ class SpikingNetwork(Shown):
                 instead = ", or name each by itself, with weights of its own" if each.by == ADD else ""
                 raise MappingError(f'{said}, which lists of spikes do not hold: set network.spikes = "dense"{instead}')
             planes = {part.names: part.planes(self.planes_of) for part in each.of}
+            if each.of_planes and None in planes.values():
+                raise MappingError(f"{said} of what has no planes")
+            if isinstance(each.by, HeadProduct):
+                continue  # which need not be alike
             alike = [one if one and one.positions > 1 else None for one in planes.values()]
             if len({one and replace(one, channels=1) if each.by == CONCAT else one for one in alike}) > 1:
                 have = ", ".join(f"'{name}' has {one or 'none'}" for name, one in planes.items())
                 raise MappingError(f"{said} of other planes each: {have}")
-            if isinstance(each.by, Pool) and None in planes.values():
-                raise MappingError(f"{said} of what has no planes")
 
     def _check_cell(self, layer: Layer) -> None:
         if layer.cell is None:

@@ -40,7 +40,7 @@ from mimdsim.graph.norms import STATISTICS, BatchNorm, averaging
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.sources import ADD, COMPLEMENT, CONCAT, TIMES, Source, labels_of
-from mimdsim.graph.synapses import Zeros
+from mimdsim.graph.synapses import BySample, HeadProduct, Zeros
 from mimdsim.graph.training import add_updates
 
 OF_NORM = ("gain", "bias", *STATISTICS)  # the parameters that a batch norm has
@@ -295,8 +295,13 @@ def _spikes_read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read
         assert planes
         pooling = Pooling(planes=planes, window=read.by.window, kind=read.by.kind)
         return once(replace(read, of=(Source(name=total),)).names, "pool", (total,), pooling)
-    if read.by == COMPLEMENT:
-        return once(f"(1-{total})", "affine", (total,), Line(scale=-1.0, shift=1.0))
+    if isinstance(read.by, HeadProduct):
+        both = replace(read, of=(Source(name=total), Source(name=others[0]))).names
+        about = BySample(kind=read.by.kind, heads=read.by.heads, samples=network.batch)
+        return once(both, "head_product", (total, *others), about)
+    if isinstance(read.by, Line):
+        name = f"(1-{total})" if read.by == COMPLEMENT else f"({read.by.scale!r}*{total})"
+        return once(name, "affine", (total,), read.by)
     name = f"({total})" if read.of[0].of else total
     for part, each in zip(read.of[1:], others, strict=True):
         sign, kind = (ADD, "add") if read.by == ADD else (TIMES, "times")

@@ -40,7 +40,7 @@ from mimdsim.graph.records import (
     Value,
 )
 from mimdsim.graph.spikes import SPIKES
-from mimdsim.graph.synapses import DENSE, WIRING
+from mimdsim.graph.synapses import DENSE, HEAD_PRODUCTS, WIRING
 from mimdsim.graph.training import TRAINING
 
 # called with (value name, timestep, value) for every value made inside a scan; may return another one in its place
@@ -108,7 +108,7 @@ def _stack(items: list[Any]) -> Any:
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
 FAMILIES = (
     *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *BATCH_NORM, *SAMPLE_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS),
-    *(*DELAYS, *WEIGHT_FUNCTIONS, *LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
+    *(*HEAD_PRODUCTS, *DELAYS, *WEIGHT_FUNCTIONS, *LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
 )
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 

@@ -1,5 +1,5 @@
 """What a layer reads: products with 0/1 spike arrays, with which the sparse operations must agree, sums, zeros;
-recurrence and bias.
+products of what two layers send; recurrence and bias.
 
 The attribute of a product is its number of groups (None: one): the columns of what is read, of the weights and of what
 is made are cut into as many, and each group of the first meets its own of the second: weights are [columns read by a
@@ -8,11 +8,13 @@ group, columns made].
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from mimdsim.base.errors import MappingError
+from mimdsim.graph.convolution import Planes
 from mimdsim.graph.records import (
     Backward,
     OpDef,
@@ -115,6 +117,99 @@ DENSE = (
         flops=no_flops,
     ),
     OpDef(name="copy", shapes=like(0), evaluate=lambda _, a: (a.copy(),), flops=no_flops),
+)
+
+
+# ---- products of two matrices for each sample and head, of which attention is made.
+#
+# Rows are positions of samples. The channels of heads lie side by side, as those of groups do; a head of one meets the
+# same head of the other: A B ("nn"), A times the transposed B ("nt") or the transposed A times B ("tn"), as BLAS names
+# them. Each is a gradient of the others.
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadProduct:
+    """A product of two for each of so many heads: 'matmul_nn', 'matmul_nt' or 'matmul_tn'."""
+
+    kind: str
+    heads: int
+
+    def over(self, one: Planes, other: Planes) -> Planes:
+        """The planes that it makes, with the height and the width of the first where its rows are theirs; raises
+        MappingError for others that do not meet."""
+        met, widths = {
+            "nn": ((one.channels, self.heads * other.positions), (one.channels, other.channels)),
+            "nt": ((one.channels, other.channels), (one.channels, other.channels)),
+            "tn": ((one.positions, other.positions), (one.channels, other.channels)),
+        }[self.kind[-2:]]
+        if self.heads < 1 or met[0] != met[1] or any(width % self.heads for width in widths):
+            raise MappingError(f"{self.kind} of planes of {one} and {other} with {self.heads} heads: they do not meet")
+        if self.kind.endswith("nt"):
+            return Planes(channels=self.heads * other.positions, height=one.height, width=one.width)
+        if self.kind.endswith("tn"):
+            return Planes(channels=other.channels, height=one.channels // self.heads, width=1)
+        return Planes(channels=other.channels, height=one.height, width=one.width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BySample(HeadProduct):
+    """The same of so many samples, one below the other."""
+
+    samples: int
+
+    def apart(self, matrix: np.ndarray) -> np.ndarray:
+        """[samples, heads, rows, columns of a head]"""
+        return _apart(matrix.reshape(self.samples, -1, matrix.shape[-1]), self.heads)
+
+    def together(self, made: np.ndarray) -> np.ndarray:
+        """The inverse of `apart`."""
+        whole = _together(made)
+        return whole.reshape(-1, whole.shape[-1])
+
+    def sizes(self, one: Value, other: Value) -> tuple[int, int, int]:
+        """(rows, columns, what is summed over) of a head of a sample."""
+        (rows, inner), (low, wide) = (
+            (each.shape[0] // self.samples, each.shape[1] // self.heads) for each in (one, other)
+        )
+        return {"nn": (rows, wide, inner), "nt": (rows, low, inner), "tn": (inner, wide, rows)}[self.kind[-2:]]
+
+
+def by_sample(about: BySample, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray]:
+    """(made,) of rows of all samples."""
+    left, right = about.apart(one), about.apart(other)
+    left = left.swapaxes(2, 3) if about.kind.endswith("tn") else left
+    right = right.swapaxes(2, 3) if about.kind.endswith("nt") else right
+    return (about.together(left @ right),)
+
+
+def _by_sample_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...]:
+    about: BySample = op.attributes
+    one, other = (build.saved(name) for name in op.inputs)
+    gradients = {
+        "nn": (("nt", (q, other)), ("tn", (one, q))),
+        "nt": (("nn", (q, other)), ("tn", (q, one))),
+        "tn": (("nt", (other, q)), ("nn", (one, q))),
+    }[about.kind[-2:]]
+    made = []
+    for place, (kind, given) in enumerate(gradients):
+        name, how = f"d.{op.outputs[0]}.{place}", replace(about, kind=f"matmul_{kind}")
+        made.append(build.one("head_product", given, name, layer=op.layer, attributes=how))
+    return tuple(made)
+
+
+def _by_sample_shape(values: tuple[Value, ...], about: BySample) -> tuple[int, int]:
+    rows, columns, _ = about.sizes(*values)
+    return about.samples * rows, about.heads * columns
+
+
+HEAD_PRODUCTS = (
+    OpDef(
+        name="head_product",
+        shapes=shaped(_by_sample_shape),
+        evaluate=by_sample,
+        vjp=_by_sample_vjp,
+        flops=lambda values, about: 2 * about.samples * about.heads * int(np.prod(about.sizes(*values))),
+    ),
 )
 
 

@@ -512,7 +512,7 @@ BETWEEN: dict[str, dict[str, Any]] = {
     "of its weights and of what 'one' sends: axes are swapped, values reordered": {
         "sent": lambda x: x.index_select(1, torch.tensor([1, 0, 2]))
     },
-    "'fc.weight' is multiplied by what 'matmul' made; nearest: a block without attention": {
+    "'fc.weight' is multiplied by what 'matmul' made; nearest: attention of spikes": {
         "sent": lambda x: torch.matmul(x, x.transpose(2, 3))
     },
     "'fc.weight' is multiplied by what 'cat' made; nearest: spikes of the same timestep side by side": {
@@ -637,6 +637,56 @@ def test_a_program_of_planes_is_trained_from_pytorch(name: str) -> None:
         theirs = theirs.grad.flatten(1).T
         assert float((mine - theirs).abs().max()) < 2e-6 * float(theirs.abs().max())
     assert program.profile().cycles > 0
+
+
+SCORES = "matmul_nt(hidden1, hidden2, 2)"
+ATTENTION: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "by @": (lambda q, k, v: (q @ k.mT) @ v * 0.25, f"0.25 * matmul_nn({SCORES}, hidden3, 2)"),
+    "channels with channels": (
+        lambda q, k, v: q @ (k.transpose(-2, -1) @ v) / 4,
+        "0.25 * matmul_nn(hidden1, matmul_tn(hidden2, hidden3, 2), 2)",
+    ),
+    "a factor of one": (
+        lambda q, k, v: (q * 0.5 @ k.mT) @ v, "matmul_nn(matmul_nt(0.5 * hidden1, hidden2, 2), hidden3, 2)"
+    ),
+    "einsum": (
+        lambda q, k, v: torch.einsum("...nm,...md->...nd", torch.einsum("tbhnd,tbhmd->tbhnm", q, k) * 0.25, v),
+        f"matmul_nn(0.25 * {SCORES}, hidden3, 2)",
+    ),
+    "the other way round": (lambda q, k, v: (v.mT @ (q @ k.mT).mT).mT, f"matmul_nn({SCORES}, hidden3, 2)"),
+    "bmm": (
+        lambda q, k, v: torch.bmm(torch.bmm(q.flatten(0, 2), k.flatten(0, 2).mT), v.flatten(0, 2)).reshape(q.shape),
+        f"matmul_nn({SCORES}, hidden3, 2)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize("written", ATTENTION)
+def test_attention_of_spikes_is_read_however_it_is_written(written: str) -> None:
+    """That its gradients are PyTorch's is checked as it is read."""
+    attend, source = ATTENTION[written]
+    module, example, _ = zoo.example(zoo.ZOO["Spikformer"])
+    module.attend = attend
+    workload = mimdsim.from_torch(module, example)
+    assert source in [each for every in workload.network.sources.values() for each in every]
+
+
+@pytest.mark.parametrize(
+    ("attend", "said"),
+    [
+        (lambda q, k, v: (q @ k.mT).softmax(-1) @ v, "reads what 'softmax' made; nearest: attention of spikes"),
+        (functional.scaled_dot_product_attention, "what 'scaled_dot_product_attention' made; nearest: attention of"),
+        (lambda q, k, v: (q @ q.mT) @ v, "reads a product by head that has 'lifs.q@t' twice"),
+        (lambda q, k, v: ((q @ k.mT) @ v).mT.reshape(q.shape), "axes are swapped, values reordered or added"),
+        (lambda q, k, v: (q.transpose(1, 2) @ k.transpose(1, 2).mT).transpose(1, 2) @ v, "what 'matmul' made; nearest"),
+    ],
+)  # fmt: skip
+def test_attention_that_is_no_such_product_is_refused(attend: Any, said: str) -> None:
+    module, example, _ = zoo.example(zoo.ZOO["Spikformer"])
+    module.attend = attend
+    text = refusal(module, example, None)
+    assert said in text, text
 
 
 def test_a_workload_of_planes_is_checked() -> None:

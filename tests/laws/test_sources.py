@@ -345,6 +345,11 @@ RESIDUAL = {  # how blocks are connected, and the last of them is pooled
         ("hidden0 * (1 - max_pool(hidden1, 3, 1, 1))", "max_pool(hidden0, 2) + average_pool(hidden1 * hidden2, 2x2)",
          "max_pool(hidden0 + hidden2, 1x2, 2, 0x1)"), None,
     ),
+    "by head": (
+        ("matmul_nn(matmul_nt(hidden0, hidden1, 2), hidden0, 2)",
+         "0.5 * matmul_nn(hidden0, matmul_tn(hidden1, hidden2, 1), 1)",
+         "0.25 * matmul_nn(matmul_nt(hidden0 + hidden2, hidden1, 1), 1 - hidden2, 1)"), POOL,
+    ),
 }  # fmt: skip
 
 
@@ -379,6 +384,22 @@ def test_sums_and_products_of_planes(per: str, connected: tuple[tuple[str, str, 
         assert_dense_agree(executed(compiled(network), values), interpreted(network, values))
 
 
+@pytest.mark.parametrize(("tiles", "of_products"), [(4, 2), (64, 6)])
+def test_each_head_of_a_sample_gets_its_rows_of_both(tiles: int, of_products: int) -> None:
+    """Three samples of 16 pixels and two heads of one channel each: scores of 16 x 16, on tiles of their own if there
+    are enough."""
+    network = network_of_planes(PLANES, PLANES, PLANES, delay=0)
+    scores = replace(PLANES, planes=Planes(channels=32, height=4, width=4))
+    network = reading(network, {"hidden2": ("matmul_nt(hidden0, hidden1, 2)",)}, hidden2=scores)
+    supersteps = (each for each, *_ in compiled(network, tiles=tiles).program.supersteps())
+    (table,) = next(each for each in supersteps if each.name.startswith("multiply matmul_nt")).tables
+    assert len(np.unique(table.tiles)) == of_products
+    names = ("row_start", "weight_start", "start", "inner_start")
+    every = zip(*(table.columns[name].tolist() for name in names), strict=True)
+    assert sorted(every) == [(16 * b, 16 * b, 16 * h, h) for b in range(3) for h in range(2)]
+    assert set(table.columns["row_stop"] - table.columns["row_start"]) == {16}
+
+
 @pytest.mark.parametrize(
     ("sources", "said"),
     [
@@ -401,6 +422,8 @@ def test_sums_of_no_spikes_are_refused(sources: dict[str, tuple[str, ...]], said
         ("a + (b*(c+input@t))", "a + b * (c + input@t)"),
         ("max_pool(a+b, 3, 2, 1)*c", "max_pool(a + b, 3, 2, 1) * c"),
         ("average_pool( a,1x3 )", "average_pool(a, 1x3, 1x3, 0)"),
+        ("0.5*(a + b) + c", "(0.5 * (a + b)) + c"),
+        ("0.125*matmul_nn(matmul_nt(q, k, 2), 1-v, 2)", "0.125 * matmul_nn(matmul_nt(q, k, 2), 1 - v, 2)"),
     ],
 )
 def test_combinations_are_written_as_they_are_read(text: str, written: str) -> None:
@@ -419,6 +442,10 @@ def test_combinations_are_written_as_they_are_read(text: str, written: str) -> N
         ("max_pool(a, 2, 2, 0, 1)", "'[)]' is no source"),
         ("max_pool(a, b)", "'b' is no source"),
         ("max_pool(a, 0)", "a window with kernel"),
+        ("matmul_nn(a, 2)", "'[)]' is no source"),
+        ("matmul_nt(a, b)", "'[)]' is no source"),
+        ("0 * a", "'0' is no source"),
+        ("1e999 * a", "'1e999' is no source"),
         ("a@t+2", "'2' is no source|no layer"),
         ("a@now", "'a@now' is no source; write 'a', 'a@t' or, of spikes 3 timesteps old, 'a@t-3'"),
         ("(" * 99 + "a", "has more than 50 brackets in each other"),

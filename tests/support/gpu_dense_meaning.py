@@ -6,8 +6,9 @@ The gradient of a list becomes an array over all neurons; what is not listed is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.records import Operation, SparseSpikes
 from mimdsim.graph.spikes import Selection, surrogate
-from mimdsim.graph.synapses import Zeros
+from mimdsim.graph.synapses import BySample, Zeros, by_sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +137,10 @@ def product(kind: str, given: tuple[Any, ...], groups: Any = None) -> np.ndarray
 
     A weight gradient sums over all rows, those of all timesteps included.
     """
+    if isinstance(groups, BySample):  # timesteps are that many more samples
+        timesteps = given[0].shape[:-2]
+        (made,) = by_sample(replace(groups, samples=groups.samples * math.prod(timesteps)), *map(_rows, given))
+        return made.reshape(*timesteps, -1, made.shape[-1])
     if kind.startswith("matmul") and (groups or 1) > 1:
         parts = zip(*(np.split(each, groups, axis=-1) for each in given), strict=True)
         return np.concatenate([product(kind, part) for part in parts], axis=-1)

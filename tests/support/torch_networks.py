@@ -2187,27 +2187,43 @@ class SpikeDriven(nn.Module):  # type: ignore[misc]
         return self.head(head_lif(x.flatten(3).mean(3))).mean(0)
 
 
-class Tokens(nn.Module):  # type: ignore[misc]
-    """Spikformer (Zhou et al. 2022) without attention: pixels in a row as tokens, which convolutions of one token read,
-    and spikes added to them."""
+class Spikformer(nn.Module):  # type: ignore[misc]
+    """Spikformer (Zhou et al. 2022): pixels in a row as tokens, spiking self-attention over them, which convolutions of
+    one token read, and spikes added to them."""
 
-    def __init__(self, dim: int = 6):
+    def __init__(self, dim: int = 6, heads: int = 2):
         super().__init__()
         self.conv, self.bn = nn.Conv2d(2, dim, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(dim)
-        self.fc1, self.bn1 = nn.Conv1d(dim, 2 * dim, 1, bias=False), nn.BatchNorm1d(2 * dim)
-        self.fc2, self.bn2 = nn.Conv1d(2 * dim, dim, 1, bias=False), nn.BatchNorm1d(dim)
-        self.head = nn.Linear(dim, CLASSES)
-        self.lifs = nn.ModuleList(neuron.LIFNode(tau=2.0, detach_reset=True, step_mode="m") for _ in range(3))
+        wide = {"q": (dim, dim), "k": (dim, dim), "v": (dim, dim), "proj": (dim, dim)}
+        wide |= {"fc1": (dim, 2 * dim), "fc2": (2 * dim, dim)}
+        self.convs = nn.ModuleDict({name: nn.Conv1d(*each, 1, bias=False) for name, each in wide.items()})
+        self.norms = nn.ModuleDict({name: nn.BatchNorm1d(made) for name, (_, made) in wide.items()})
+        self.lifs = nn.ModuleDict(
+            {name: neuron.LIFNode(tau=2.0, detach_reset=True, step_mode="m") for name in ("conv", *wide)}
+        )
+        self.attn_lif = neuron.LIFNode(tau=2.0, v_threshold=0.5, detach_reset=True, step_mode="m")
+        self.head, self.heads = nn.Linear(dim, CLASSES), heads
+
+    def one(self, name: str, x: Any) -> Any:
+        """[timesteps, samples, channels, tokens]"""
+        made = self.norms[name](self.convs[name](x.flatten(0, 1)))
+        return self.lifs[name](made.reshape(*x.shape[:2], *made.shape[1:]).contiguous())
+
+    def by_head(self, name: str, x: Any) -> Any:
+        """[timesteps, samples, heads, tokens, channels of a head]"""
+        made = self.one(name, x).transpose(-1, -2)
+        return made.reshape(*made.shape[:3], self.heads, -1).permute(0, 1, 3, 2, 4).contiguous()
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.transpose(-2, -1)) @ v * 0.25
 
     def forward(self, x: Any) -> Any:
         steps, samples = x.shape[:2]
-        lif, lif1, lif2 = self.lifs
         y = self.bn(self.conv(x.flatten(0, 1)))
-        y = lif(y.reshape(steps, samples, *y.shape[1:]).contiguous()).flatten(3)
-        z = self.bn1(self.fc1(y.flatten(0, 1)))
-        z = lif1(z.reshape(steps, samples, *z.shape[1:]).contiguous())
-        z = self.bn2(self.fc2(z.flatten(0, 1))).reshape(y.shape).contiguous()
-        y = y + lif2(z)
+        y = self.lifs["conv"](y.reshape(steps, samples, *y.shape[1:]).contiguous()).flatten(3)
+        z = self.attend(*(self.by_head(name, y) for name in ("q", "k", "v")))
+        y = y + self.one("proj", self.attn_lif(z.transpose(3, 4).reshape(y.shape).contiguous()))
+        y = y + self.one("fc2", self.one("fc1", y))
         return self.head(y.mean(3)).mean(0)
 
 
@@ -2826,9 +2842,7 @@ ZOO: dict[str, TorchNetwork] = {
     "a stream of currents: Spike-driven Transformer": TorchNetwork(
         make=SpikeDriven, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),
-    "Spikformer without attention": TorchNetwork(
-        make=Tokens, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
-    ),
+    "Spikformer": TorchNetwork(make=Spikformer, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0),
     "an image in every timestep: snnTorch's tutorial 5": TorchNetwork(make=Shown, judge=of_counts, input="image"),
     "an image in every timestep: SpikingJelly, Fashion-MNIST": TorchNetwork(
         make=ShownPlanes, loss="", judge=of_counts, sample=(1, 8, 8), scale=2.0, input="image"

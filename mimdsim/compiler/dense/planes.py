@@ -1,4 +1,4 @@
-"""Layers of planes on tiles: patches as products want them, what comes back from them, and pools.
+"""Layers of planes on tiles: patches as products want them, what comes back from them, pools, and products by head.
 
 A vertex makes a box of rows (places, or pixels) and columns, on one worker context. What it gets of the planes is its
 receptive field: for its channels, the run from the first pixel to the last that its places cover, a halo around its own
@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets import planes as codelets
+from mimdsim.codelets.products import TRANSPOSED, block_product
 from mimdsim.compiler.context import Rules
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.graph import Operation
 from mimdsim.graph.convolution import NOWHERE, Patches, Pooling, pixels_of
 from mimdsim.graph.names import before, spikes_of
+from mimdsim.graph.synapses import BySample
 from mimdsim.program import Codelet
 
+OF_HEADS = {"matmul_nn": "forward", "matmul_nt": "input gradient", "matmul_tn": "weight gradient"}  # of groups, alike
 Columns = dict[str, np.ndarray]
 Bounds = tuple[np.ndarray, np.ndarray]
 
@@ -192,7 +195,32 @@ def lower_gradient(low: ArrayLowering, op: Operation) -> None:
     _spread(low, op, codelet(about), made, taps)
 
 
+def lower_head_product(low: ArrayLowering, op: Operation) -> None:
+    """head_product: every head of every sample on tiles of its own, as far as there are enough; a block of it gets the
+    rows and columns that it needs of both."""
+    about: BySample = op.attributes
+    rows, columns, inner = about.sizes(*(low.values[name] for name in op.inputs))
+    made = low.result(op, low.arrays.by_head(about.samples, about.heads, rows, columns, inner))
+    blocks, unit, kind = low.blocks[made], low.arrays.machine.product_unit, OF_HEADS[about.kind]
+    assert unit is not None
+    left, right = TRANSPOSED[kind]
+    sample, head = blocks.row_start // rows, blocks.start // columns
+    where: Columns = {"part": np.zeros_like(head)}
+    for end, last in (("start", 0), ("stop", 1)):
+        row, column, of_sample, of_head = blocks.columns[f"row_{end}"], blocks.columns[end], sample + last, head + last
+        where |= {f"row_{end}": row, end: column, f"inner_{end}": (of_sample if left else of_head) * inner}
+        if left:  # rows of what is made are columns of the first
+            where |= {f"row_{end}": row + (head - sample) * rows, f"weight_{end}": row}
+        else:  # columns of what is made are rows of the second, or these are what is summed over
+            where[f"weight_{end}"] = column + (sample - head) * columns if right else of_sample * inner
+    units = unit.units("f32", "f32"), unit.channels("f32"), unit.coefficient_load_bytes_per_cycle
+    codelet, stage = block_product(kind, True, *units, grouped=True), f"multiply {op.outputs[0]}"
+    operands = dict(zip(("left", "right"), (low.storage[name][0] for name in op.inputs), strict=True))
+    low.compute(stage, op, codelet, blocks.tiles, where, {**operands, "partial": made}, named=False, mergeable=False)
+
+
 RULES: Rules = {
+    ("head_product",): lower_head_product,
     ("unfold",): lower_unfold,
     ("fold",): lower_gradient,
     ("pool",): lower_pool,

@@ -305,9 +305,10 @@ class ArrayPlacement(Shown):
         if key not in self.known:
             tiles = max(self.machine.chip.tiles - self.first_tile, 1)
             each = max(tiles // groups, 1)
-            smaller = self.machine.model_copy(update={"chip": self.machine.chip.model_copy(update={"tiles": each})})
             sizes = ((m, k, n), (n, k, m)) if groups > 1 else ((m, k, n),)
-            plans = [ProductPlace.planned(smaller, *size, "f32", first_tile=self.first_tile) for size in sizes]
+            plans = [
+                ProductPlace.planned(self._of_tiles(each), *size, "f32", first_tile=self.first_tile) for size in sizes
+            ]
             best = min(plans, key=lambda place: place.plan.cycles)
             shared: dict[str, Any] = {"groups": groups, "kind": key[-1], "group_tiles": each}
             self.known[key] = replace(best, **shared, abreast=min(groups, tiles), turned=best is not plans[0])
@@ -340,6 +341,22 @@ class ArrayPlacement(Shown):
             grid = grid_of(rows, columns, tiles)
             self.evenly[shape] = _cut(*edges, only, only, grid, lambda _, part: self.first_tile + part, 1)
         return self.evenly[shape]
+
+    def _of_tiles(self, tiles: int) -> MimdMachine:
+        """The machine with so many tiles on a chip."""
+        return self.machine.model_copy(update={"chip": self.machine.chip.model_copy(update={"tiles": tiles})})
+
+    def by_head(self, samples: int, heads: int, rows: int, columns: int, inner: int) -> Blocks:
+        """So many rows of every sample and columns of every head, cut as a product is planned for the tiles that each
+        may have of its own; its inner dimension is never split."""
+        tiles = self.machine.chip.tiles - self.first_tile
+        sample, head = _grid(np.arange(samples), np.arange(heads))
+        shared = self._of_tiles(max(tiles // len(sample), 1))
+        plan = plan_product(shared, rows, inner, columns, "f32", pieces=largest_piece)
+        grid = -(-rows // plan.rows), -(-columns // plan.columns)
+        parts = grid[0] * grid[1]
+        edges = np.arange(samples + 1) * rows, np.arange(heads + 1) * columns
+        return _cut(*edges, sample, head, grid, lambda at, part: self.first_tile + (at * parts + part) % tiles, 1)
 
     def forward(self, rows: int, inputs: int, neurons: int, groups: int = 1) -> ProductPlace:
         """Currents [rows, neurons] from spikes [rows, groups * inputs] and weights [inputs, neurons]; rows are samples,

@@ -310,33 +310,41 @@ def multiply_blocks(left_transposed: bool, right_transposed: bool) -> Callable[.
 
     Either operand may be stored transposed; partial may lack its first axis. Blocks of one part that together fill a
     rectangle take one call of the matrix library, which touches exactly their boxes. of_weights: of groups, bounds in
-    the weights (the right operand; the partial sums, where the left is transposed) along the axis that groups share
-    there.
+    the weights (the right operand; the partial sums, where the left is transposed) along the axis that they count
+    otherwise there.
     """
 
     def compute(  # type: ignore[no-untyped-def]
         left, right, partial, row_start, row_stop, inner_start, inner_stop, start, stop, part, *of_weights
     ):
-        b = right.T if right_transposed else right
-        apart = np.zeros_like(part)  # how far the columns of a group are from where the weights count from
-        if of_weights and left_transposed:
-            apart, (row_start, row_stop) = row_start - of_weights[0], of_weights
-        elif of_weights and right_transposed:
-            apart, (start, stop) = start - of_weights[0], of_weights
-        elif of_weights:
-            apart, (inner_start, inner_stop) = inner_start - of_weights[0], of_weights
-        every = part + apart * (part.max() + 1)
+        a, b = left.T if left_transposed else left, right.T if right_transposed else right
+        whole = partial if partial.ndim == 3 else partial[None]
+        rows = of_weights if of_weights and left_transposed else (row_start, row_stop)  # of what is made
+        apart = row_start - rows[0], np.zeros_like(start), np.zeros_like(start)  # of the left, of the right
+        if of_weights and right_transposed:
+            apart = apart[0], of_weights[0] - start, apart[2]
+        elif of_weights and not left_transposed:
+            apart = apart[0], apart[1], of_weights[0] - inner_start
+        every = _numbered(part, inner_start, *apart) if of_weights else part
         for one in np.unique(every):
             chosen = np.flatnonzero(every == one)
-            number, away = part[chosen[0]], apart[chosen[0]]
-            a = left.T[away:] if left_transposed else left if right_transposed else left[:, away:]
-            whole = (partial if partial.ndim == 3 else partial[None])[..., right_transposed * away :]
-            for box in _rectangles(row_start[chosen], row_stop[chosen], start[chosen], stop[chosen]):
+            k = chosen[0]
+            down, across, along = (int(each[k]) for each in apart)
+            low, high = int(inner_start[k]), int(inner_stop[k])
+            for box in _rectangles(rows[0][chosen], rows[1][chosen], start[chosen], stop[chosen]):
                 top, bottom, first, last = box
-                low, high = int(inner_start[chosen[0]]), int(inner_stop[chosen[0]])
-                whole[number, top:bottom, first:last] = a[top:bottom, low:high] @ b[low:high, first:last]
+                read = b[low + along : high + along, first + across : last + across]
+                whole[part[k], top:bottom, first:last] = a[top + down : bottom + down, low:high] @ read
 
     return compute
+
+
+def _numbered(*columns: np.ndarray) -> np.ndarray:
+    """One number for every combination of values."""
+    number = np.zeros_like(columns[0])
+    for each in columns:
+        number = number * (each.max() - each.min() + 1) + each - each.min()
+    return number
 
 
 def _rectangles(

@@ -201,7 +201,7 @@ class Network(Trained):
     of a layer that comes later are at least one timestep old. "hidden0 + hidden1" are the dense spikes of both added
     up, which must be as many, with one matrix of weights; products, complements, pools and what is side by side stand
     there too, as in "hidden0 * (1 - hidden1)", "max_pool(hidden0, 3, 2, 1)" (size, stride, padding) and
-    "concat(hidden0, hidden1)".
+    "concat(hidden0, hidden1)", and products by head of planes, as in "0.25 * matmul_nt(hidden0, hidden1, 8)".
     """
 
     hidden: tuple[int, ...] = Field(max_length=MAX_LAYERS)
