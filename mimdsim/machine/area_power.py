@@ -111,7 +111,7 @@ class TiledEnergy(SourcedSection):
     hop_joules_per_byte: float = Field(ge=0, default=0.0)
     """Paid for every link between routers that a byte goes along."""
     link_joules_per_byte: float = Field(ge=0)
-    """Energy of a byte over a link between chips."""
+    """Paid for every edge between chips that a byte goes along."""
     host_joules_per_byte: float = Field(ge=0)
     """Energy of a byte over the host link."""
 

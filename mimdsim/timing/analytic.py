@@ -21,6 +21,7 @@ from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.costs.memory_behind_tiles import transfers_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Host
+from mimdsim.machine.topology import route_lengths
 from mimdsim.profile import (
     Assumption,
     EnergyProfile,
@@ -173,17 +174,17 @@ def bundles_of(program: Program, machine: MimdMachine, activity: RecordedActivit
 
 
 @lru_cache(maxsize=8)
-def _moved_bytes(program: Program) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
-    """Bytes of one training step: received by superstep, sent and received by tile, and sent over links."""
+def _moved_bytes(program: Program) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], np.ndarray]:
+    """Bytes of one training step: received by superstep, sent and received by tile, and from chip to chip."""
     sent, received = np.zeros(program.tiles, np.int64), np.zeros(program.tiles, np.int64)
-    volumes, over_links = [], 0
+    volumes, over_links = [], np.zeros((program.chips, program.chips), np.int64)
     for superstep, times, _ in program.supersteps():
         exchange = superstep.exchange
         volumes.append(0 if exchange is None else int(exchange.column("bytes_received").sum()) * times)
         if exchange is not None:
             sent[exchange.tiles] += exchange.column("bytes_sent") * times
             received[exchange.tiles] += exchange.column("bytes_received") * times
-            over_links += 0 if exchange.link_bytes is None else int(exchange.link_bytes.sum()) * times
+            over_links += 0 if exchange.link_bytes is None else exchange.link_bytes * times
     return tuple(volumes), numbers(sent), numbers(received), over_links
 
 
@@ -263,7 +264,7 @@ def _energy(
             ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
             ("exchange on the chip", "exchange_joules_per_byte", sum(span.bytes_received for span in spans)),
             ("links between routers", "hop_joules_per_byte", _hop_bytes(program, machine)),
-            ("links between chips", "link_joules_per_byte", _moved_bytes(program)[-1]),
+            ("links between chips", "link_joules_per_byte", _edge_bytes(program, machine)),
             ("host link", "host_joules_per_byte", input_bytes(program)),
         ),
     )
@@ -271,6 +272,12 @@ def _energy(
         return found
     counted = ("memory behind the tiles", "joules_per_byte", transfers_of(program).bytes_moved(program))
     return replace(found, parts=found.parts + energy_profile(machine.memory, (counted,)).parts)
+
+
+def _edge_bytes(program: Program, machine: MimdMachine) -> int:
+    """Bytes times edges between chips that they go along, in one run of the program."""
+    edges = route_lengths(machine.links)[: program.chips, : program.chips]
+    return int((_moved_bytes(program)[-1] * edges).sum())
 
 
 def _hop_bytes(program: Program, machine: MimdMachine) -> int:

@@ -670,11 +670,14 @@ def copies_between(*moves: tuple[int, int], chips: int = 3, tiles: int = 2, nbyt
     return plan_exchanges(program)
 
 
-def moving_cycles(program: Program, **changes: Any) -> int:
-    on = machine(3, 2, links__topology="line", links__hop_seconds=0, **changes)
+def moved(program: Program, **changes: Any) -> TiledProfile:
+    on = machine(3, 2, **{"links__topology": "line", "links__hop_seconds": 0, **changes})
     memory = measure_memory(program, on)
-    profile = time_program(program, on, filled_activity(small_network(), 0), memory_profile(program, memory, on))
-    return sum(span.link_cycles for span in profile.spans)
+    return time_program(program, on, filled_activity(small_network(), 0), memory_profile(program, memory, on))
+
+
+def moving_cycles(program: Program, **changes: Any) -> int:
+    return sum(span.link_cycles for span in moved(program, **changes).spans)
 
 
 def test_two_messages_over_one_edge_take_longer() -> None:
@@ -685,6 +688,14 @@ def test_two_messages_over_one_edge_take_longer() -> None:
     assert moving_cycles(copies_between((0, 1), (1, 2))) == fixed + 4000  # an edge each
     assert moving_cycles(copies_between((0, 2), (2, 0))) == fixed + 4000  # a direction each
     assert moving_cycles(copies_between((0, 2), (1, 2)), links__links_per_edge=2) == fixed + 4000
+
+
+@pytest.mark.parametrize(("topology", "edges"), [("line", 2), ("ring", 1), ("switch", 2)])
+def test_a_byte_costs_energy_on_every_edge_of_its_way(topology: str, edges: int) -> None:
+    energy = moved(copies_between((0, 2)), links__topology=topology).energy
+    assert energy is not None
+    (joules,) = (part.joules for part in energy.parts if part.name == "links between chips")
+    assert joules == pytest.approx(edges * 4000 * 40e-12)
 
 
 def test_pieces_of_one_tile_follow_each_other_beside_the_bytes() -> None:
