@@ -42,8 +42,8 @@ class SuperstepLoad:
 
     cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int[tiles from
     first_tile on], `compact`; flops and issued bundles over all tiles and executions, a library vertex counted as one
-    bundle per cycle; parts: (what costs, kind of source, share of the busy cycles); operations: (operation, layer, such
-    a share), without arranging rows.
+    bundle per cycle in which a context may issue; parts: (what costs, kind of source, share of the busy cycles);
+    operations: (operation, layer, such a share), without arranging rows.
     """
 
     cycles_by_execution: np.ndarray
@@ -201,6 +201,7 @@ def _load(
     flops = plan.placement.flops * line.times
     flops += sum(term.bundles(0) * recording.total(term, line.times) for term in plan.placement.counted_flops)
     whole = sum(weights.values())
+    idle = float(plan.beside.sum(dtype=np.float64)) * line.times * (1 - issue.working / issue.issue_cycles)
     busy_part = compact(np.rint(busy).astype(np.int64))[:]
     for column in (cycles, busy_part):  # for the next caller
         column.flags.writeable = False
@@ -212,7 +213,7 @@ def _load(
         flops=round(flops),
         parts=tuple((name, kind, weight / whole) for (name, kind), weight in by_source.items()),
         operations=tuple((name, layer, weight / whole) for (name, layer), weight in by_operation.items()),
-        bundles=round(whole),
+        bundles=round(whole - idle),
         by_tile=partial(tile_turns, plan, line.times, issue),
         activity=weakref.ref(recording.activity),
     )

@@ -83,6 +83,13 @@ def test_no_tile_issues_more_bundles_than_it_has_cycles() -> None:
         assert load.bundles <= load.busy_part.sum() + len(load.busy_part)  # one rounding a tile
 
 
+def test_turns_that_no_context_takes_issue_nothing() -> None:
+    """Library vertices, rows and vertices of our own issue as much where each context waits twice as long."""
+    six, twice = energy(), energy(tile__issue_cycles=12)
+    assert profiled(tile__issue_cycles=12).cycles > profiled().cycles
+    assert part(twice, "instructions and own memory") == pytest.approx(part(six, "instructions and own memory"))
+
+
 def test_twice_the_clock_halves_static_energy_and_leaves_the_rest() -> None:
     slow, fast = energy(), energy(chip__clock_hz="2 GHz")
     exposed = profiled().host_exposed_seconds, profiled(chip__clock_hz="2 GHz").host_exposed_seconds
