@@ -212,8 +212,10 @@ def test_exchange_and_sync_grow_with_distance_where_a_machine_says_how() -> None
         found = timed(program, by_hop)
         assert found.exchange_cycles == plain.exchange_cycles + 10 * hops
         assert found.sync_cycles == plain.sync_cycles + 15
-    # closed to rings: 2 columns and at most 2 rows
-    assert timed(far, tiny(exchange_hop_cycles=10, chip_grid="torus")).exchange_cycles == plain.exchange_cycles + 40
+    # closed to rings: 2 columns and 1 row the other way; the chip's farthest tiles are 2 and 2 apart
+    assert timed(far, tiny(exchange_hop_cycles=10, chip_grid="torus")).exchange_cycles == plain.exchange_cycles + 30
+    alone = tiny(sync_model="participants", sync_hop_cycles=10, chip_grid="torus")
+    assert timed(far, alone).sync_cycles == plain.sync_cycles + 30
     assert timed(far, tiny(sync_hop_cycles=10, chip_grid="torus")).sync_cycles == plain.sync_cycles + 40
 
 

@@ -172,6 +172,12 @@ def hops_apart(program: Program, groups: Sequence[np.ndarray], chip: Chip, toget
     for number, tiles in enumerate(groups):
         on_chip, within = np.divmod(tiles, program.tiles_per_chip)
         for axis, place in enumerate(each[within // together] for each in places):
+            if grid.grid == "torus":  # the way round the ring may be shorter
+                held = np.zeros((program.chips, int(places[axis].max()) + 1), bool)
+                held[on_chip, place] = True
+                for far in range(1, held.shape[1] // 2 + 1):
+                    apart[axis, number, (held & np.roll(held, far, axis=1)).any(axis=1)] = far
+                continue
             least, most = np.full(program.chips, chip.tiles), np.zeros(program.chips, np.int64)
             np.minimum.at(least, on_chip, place)
             np.maximum.at(most, on_chip, place)
