@@ -37,7 +37,8 @@ def link_start_seconds(traffic: np.ndarray, links: Links) -> float:
 
 def piece_seconds(pieces: np.ndarray, links: Links) -> float:
     """Seconds that a tile waits for its pieces of a global exchange: each goes there and back along all hops of its
-    route before the next one does, while other tiles send theirs (assumed: packets of a tile wait for an answer each).
+    route before the next one to that chip does, while others are sent (assumed: packets of a tile wait for an answer
+    each).
 
     pieces: int64[chips, chips], most that one tile of chip `row` sends to chip `column`.
     """

@@ -293,8 +293,9 @@ class Links(SourcedSection):
     """Links between the chips that run one program.
 
     A global exchange phase costs fixed_seconds, hop_seconds for every edge of the longest route, and then whichever
-    takes longer: the bytes of the edge that takes longest, or the pieces of the tile that has most, one after the
-    other, piece_seconds each for every edge of their route, and once more if it leaves a group.
+    takes longer: the bytes of the edge that takes longest, or the pieces of the tile that has most for one other chip,
+    one after the other, piece_seconds each for every edge of their route, and once more if it leaves a group. Pieces
+    for different chips are sent side by side.
     """
 
     chips: int = Field(gt=0, le=256, description="placement, exchange over links, area")

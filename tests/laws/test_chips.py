@@ -704,6 +704,8 @@ def test_pieces_of_one_tile_follow_each_other_beside_the_bytes() -> None:
     assert moving_cycles(twice, links__piece_seconds=1e-5) == 1270 + 20_000
     assert moving_cycles(copies_between((0, 1), (1, 0)), links__piece_seconds=1e-5) == 1270 + 10_000  # of two tiles
     assert moving_cycles(copies_between((0, 2)), links__piece_seconds=1e-5) == 1270 + 20_000  # over two edges
+    apart = copies_between((1, 0), (1, 2))  # for two chips, side by side
+    assert moving_cycles(apart, links__piece_seconds=1e-5) == 1270 + 10_000
 
 
 def test_a_chip_that_only_arranges_waits_for_nobody() -> None:
