@@ -109,7 +109,9 @@ class _Readers(NamedTuple):
     why: str
 
 
-IDLE = {"exchange.tiles_per_bus": 1, "tile.compiled_dual_issue": 0}  # what required keys are that nothing reads
+IDLE = {  # what required keys are that nothing reads
+    "exchange.tiles_per_bus": 1, "tile.compiled_dual_issue": 0, "sync.scope": "chip",
+}  # fmt: skip
 OF_TILED = (
     _Readers(
         ("links.group_chips", "links.group_links_per_edge"),
@@ -177,6 +179,11 @@ OF_TILED = (
         ("sync.exchange_share", "sync.hop_cycles"),
         lambda machine: machine.sync.model != "dataflow" or machine.links.chips > 1,
         'tiles wait for their inputs alone: sync.model = "dataflow"',
+    ),
+    _Readers(
+        ("sync.scope",),
+        lambda machine: machine.sync.model != "dataflow" or machine.sync.scope == "chip",
+        'chips wait for each other only over links: sync.model = "dataflow"',
     ),
     _Readers(
         ("power.matrix_joules_per_flop",),

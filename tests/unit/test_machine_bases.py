@@ -301,6 +301,14 @@ def test_keys_that_nothing_reads_are_told(changes: dict[str, Any], key: str) -> 
     assert not machine_notes(load_machine("bow", changes | read))
 
 
+def test_who_waits_has_no_effect_without_barriers() -> None:
+    scope = {"sync.scope": "all", "links.chips": 2}
+    assert not machine_notes(load_machine("tiny", scope))
+    assert not machine_notes(load_machine("tiny", {"sync.model": "dataflow", "links.chips": 2}))
+    (note,) = machine_notes(load_machine("tiny", scope | {"sync.model": "dataflow"}))
+    assert note.startswith("sync.scope: has no effect, because chips wait for each other only over links")
+
+
 def test_a_gpu_with_arrays_reads_nothing_of_tensor_units() -> None:
     other: dict[str, Any] = dict.fromkeys(OF_GPUS[0].keys, 0.5)
     other |= {"chip.tensor_clock_hz": 1e9, "compute.tf32_flops_per_cycle": 7.0, "chip.tensor_tile_edge": 64}
