@@ -162,12 +162,12 @@ def _static(machine: MimdMachine, mm2: Estimate, voltage: Voltage) -> dict[str, 
 
 
 def _full_load(machine: MimdMachine, voltage: Voltage, static: Estimate) -> Estimate | None:
-    """Watts of one chip whose tiles issue a bundle in every cycle and keep their matrix units full with halves; None
-    without [energy]. What a chip can draw in a phase of compute, not what a program does."""
+    """Watts of one chip whose contexts issue a bundle whenever they may and keep the matrix units full with halves;
+    None without [energy]. What a chip can draw in a phase of compute, not what a program does."""
     power, energy = machine.power, machine.energy
     if power is None or energy is None:
         return None
-    cycle = Estimate.of(energy, "bundle_joules")
+    cycle = Estimate.of(energy, "bundle_joules") * (machine.tile.working_contexts / machine.tile.issue_cycles)
     if machine.matrix is not None and power.matrix_joules_per_flop is not None:
         flops = 2 * machine.matrix.half_half_units * machine.matrix.half_channels / PASS_CYCLES
         cycle = cycle + Estimate.of(power, "matrix_joules_per_flop") * flops

@@ -128,9 +128,9 @@ class Tile(SourcedSection):
     """Memory of a tile."""
     executable_bytes: int = Field(gt=0, description="memory limit of code and vertices")
     """The part of the memory that may hold code and vertex state; the rest is interleaved."""
-    worker_contexts: int = Field(gt=0, le=64, description="placement, compute")
+    worker_contexts: int = Field(gt=0, le=64, description="placement, compute, full load")
     """Worker contexts of a tile."""
-    issue_cycles: int = Field(gt=0, description="placement, compute")
+    issue_cycles: int = Field(gt=0, description="placement, compute, full load")
     """Cycles between two instruction bundles of a context, a round robin of that many; more contexts take over idle
     turns."""
     vector_bytes: int = Field(ge=4, multiple_of=4, description="compute, placement of products")

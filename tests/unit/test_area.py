@@ -161,6 +161,10 @@ def test_watts_are_what_a_pencil_gives(tmp_path: Path) -> None:
     full = known(machine).full_load
     assert full is not None
     assert full.value == pytest.approx(16e9 * (22e-12 + 128e-12) + static(machine))
+    # three contexts take three of six turns
+    few = known(machine.model_copy(update={"tile": machine.tile.model_copy(update={"worker_contexts": 3})})).full_load
+    assert few is not None
+    assert full.value - few.value == pytest.approx(16e9 * 11e-12)
 
 
 @pytest.mark.parametrize(
