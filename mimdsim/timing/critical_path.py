@@ -190,9 +190,10 @@ def _barriers(program: Program, machine: MimdMachine) -> tuple[np.ndarray | int,
     if machine.sync.model == "chip":
         own, every = (machine.barrier_cycles(all_chips=all_chips) for all_chips in (False, True))
         return own, every, every if several else own
-    chip, together = machine.chip, machine.exchange.tiles_at_a_place
-    place = chip.tiles, chip.grid_columns, chip.grid, together
-    hops, of_all = _HOPS.get(program, place, lambda: _participants(program, chip, together))
+    chip, fabric, together = machine.chip, machine.exchange, machine.exchange.tiles_at_a_place
+    rings = (fabric.ring_columns, fabric.ring_rows) if fabric.model == "routed" else (0, 0)
+    place = chip.tiles, chip.grid_columns, chip.grid, together, rings
+    hops, of_all = _HOPS.get(program, place, lambda: _participants(program, chip, together, rings))
     internal = machine.sync.internal_cycles
     own_by_step = internal + np.rint(machine.sync.hop_cycles * hops).astype(np.int64)
     every = machine.barrier_cycles(all_chips=True, hops=of_all)
@@ -200,7 +201,7 @@ def _barriers(program: Program, machine: MimdMachine) -> tuple[np.ndarray | int,
     return own_by_step, every, turn
 
 
-def _participants(program: Program, chip: Chip, together: int) -> tuple[np.ndarray, int]:
+def _participants(program: Program, chip: Chip, together: int, rings: tuple[int, int]) -> tuple[np.ndarray, int]:
     """Hops between the farthest tiles that exchange in every superstep int64[supersteps, chips], and of any chip's that
     have work at all."""
     nobody, steps = np.zeros(0, np.int64), [step for step, _, _ in program.supersteps()]
@@ -208,7 +209,7 @@ def _participants(program: Program, chip: Chip, together: int) -> tuple[np.ndarr
     used = np.zeros(program.tiles, bool)
     for group in (*groups, *(wide(table.tiles) for step in steps for table in step.tables)):
         used[group] = True
-    every, whole = (hops_apart(program, those, chip, together) for those in (groups, [np.flatnonzero(used)]))
+    every, whole = (hops_apart(program, those, chip, together, rings) for those in (groups, [np.flatnonzero(used)]))
     return every, int(whole.max())
 
 

@@ -216,6 +216,9 @@ def test_exchange_and_sync_grow_with_distance_where_a_machine_says_how() -> None
     assert timed(far, tiny(exchange_hop_cycles=10, chip_grid="torus")).exchange_cycles == plain.exchange_cycles + 30
     alone = tiny(sync_model="participants", sync_hop_cycles=10, chip_grid="torus")
     assert timed(far, alone).sync_cycles == plain.sync_cycles + 30
+    routed = {"exchange_model": "routed", "exchange_link_bytes_per_cycle": 4, "exchange_ring_rows": 5}
+    longer = tiny(sync_model="participants", sync_hop_cycles=10, chip_grid="torus", **routed)
+    assert timed(far, longer).sync_cycles == plain.sync_cycles + 40  # a row without tiles lies on that way
     assert timed(far, tiny(sync_hop_cycles=10, chip_grid="torus")).sync_cycles == plain.sync_cycles + 40
 
 

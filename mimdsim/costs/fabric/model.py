@@ -163,9 +163,11 @@ def moving_tiles(exchange: Exchange) -> np.ndarray:
     return wide(exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)])
 
 
-def hops_apart(program: Program, groups: Sequence[np.ndarray], chip: Chip, together: int = 1) -> np.ndarray:
+def hops_apart(
+    program: Program, groups: Sequence[np.ndarray], chip: Chip, together: int = 1, rings: tuple[int, int] = (0, 0)
+) -> np.ndarray:
     """int64[groups, chips]: hops between the farthest rows and columns of each chip's tiles of every group; together:
-    tiles that share a place."""
+    tiles that share a place; rings: places of a ring along a row and a column, where some have no tile."""
     grid = chip.with_together(together)
     places = grid.places(program.strip_columns)
     apart = np.zeros((2, len(groups), program.chips), np.int64)
@@ -173,7 +175,7 @@ def hops_apart(program: Program, groups: Sequence[np.ndarray], chip: Chip, toget
         on_chip, within = np.divmod(tiles, program.tiles_per_chip)
         for axis, place in enumerate(each[within // together] for each in places):
             if grid.grid == "torus":  # the way round the ring may be shorter
-                held = np.zeros((program.chips, int(places[axis].max()) + 1), bool)
+                held = np.zeros((program.chips, max(int(places[axis].max()) + 1, rings[axis])), bool)
                 held[on_chip, place] = True
                 for far in range(1, held.shape[1] // 2 + 1):
                     apart[axis, number, (held & np.roll(held, far, axis=1)).any(axis=1)] = far
