@@ -11,7 +11,7 @@ import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format, with_narrow
-from mimdsim.compiler.layout import MOMENTS, Layout, in_bands
+from mimdsim.compiler.layout import MOMENTS, Layout, entries_on, in_bands
 from mimdsim.graph import Graph, Operation, Scan, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.program import Codelet, Copy, Program, Superstep, TileFormula, TileMapping
@@ -150,6 +150,16 @@ class Lowering(Layout):
             extents=_recorded_extents(codelet, follows) if follows is not None else {},
             constants={name: (constants or {})[name] for name in codelet.constants},
         )
+
+    def by_tile(
+        self, stage: str, op: Operation, codelet: Codelet, matrix: str, operands: dict[str, str], category: str
+    ) -> tuple[str, np.ndarray]:
+        """A number of every tile that holds some of a matrix, as the variable 'partial' of `codelet`; and the tiles."""
+        codelet, tiles, columns = self.over_matrix(codelet, matrix, op.layer)
+        partial = self.variable(f"{op.name}.parts", (len(tiles),), "float32", entries_on(tiles), category)
+        columns = {**columns, "part": np.arange(len(tiles))}
+        self.compute(stage, op, codelet, tiles, columns, {**operands, "partial": partial})
+        return partial, tiles
 
     def _results(self, codelet: Codelet, operands: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         """Of the operations being lowered; sums in replicas, which have an axis more, are none yet."""

@@ -12,7 +12,6 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import derived as codelets
 from mimdsim.codelets import recurrence_and_bias as biases
 from mimdsim.compiler.context import Lowering, Rules
-from mimdsim.compiler.layout import entries_on
 from mimdsim.compiler.sparse.neurons import flag_threshold
 from mimdsim.compiler.sparse.spikes import replica_columns
 from mimdsim.graph import Operation
@@ -46,14 +45,11 @@ def lower_weight_function(low: Lowering, op: Operation) -> None:
 def _largest(low: Lowering, op: Operation) -> str:
     """The largest of all numbers of a parameter: of each tile, then of these, on the first."""
     w = low.storage[op.inputs[0]][0]
-    codelet, tiles, columns = low.over_matrix(codelets.LARGEST, w, op.layer)
-    parts = low.variable(f"{op.name}.parts", (len(tiles),), "float32", entries_on(tiles), "weights")
-    columns = {**columns, "part": np.arange(len(tiles))}
-    low.compute("largest weights", op, codelet, tiles, columns, {"w": w, "partial": parts}, defines=())
+    parts, tiles = low.by_tile("largest weights", op, codelets.LARGEST, w, {"w": w}, "weights")
     home = TileMapping.on(int(tiles[0]), 0, 1)
     largest = low.variable(f"{op.name}.largest", (1,), "float32", home, "weights")
     columns, operands = {"which": np.zeros(1, np.int64)}, {"partial": parts, "largest": largest}
-    low.compute("largest weight", op, codelets.LARGEST_OF, tiles[:1], columns, operands, defines=())
+    low.compute("largest weight", op, codelets.LARGEST_OF, tiles[:1], columns, operands)
     return largest
 
 
@@ -189,10 +185,8 @@ def lower_constant_gradient(low: Lowering, op: Operation) -> None:
         where = low.over_matrix(codelets.constant_gradient(about), gradient, op.layer)
         low.compute("constant gradient", op, *where, operands | given)
         return
-    codelet, tiles, columns = low.over_matrix(codelets.shared_constant_part(about), rows[0], op.layer)
-    parts, mapping = np.arange(len(tiles)), entries_on(tiles)
-    partial = low.variable(f"{op.name}.parts", (len(parts),), "float32", mapping, "weight gradients")
-    low.compute("constant parts", op, codelet, tiles, {**columns, "part": parts}, {**given, "partial": partial})
+    part = codelets.shared_constant_part(about)
+    partial, _ = low.by_tile("constant parts", op, part, rows[0], given, "weight gradients")
     codelet, operands = codelets.shared_constant_gradient(about), {**operands, "partial": partial}
     low.compute("constant gradient", op, codelet, low.variables[gradient].mapping.tiles, {}, operands)
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from mimdsim.codelets import training as codelets
 from mimdsim.compiler.context import Lowering, Rules
-from mimdsim.compiler.layout import entries_on
 from mimdsim.graph import Operation
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics.optimisers import FORMS, LEARNING_RATE, Optimiser
@@ -37,10 +36,8 @@ def lower_update(low: Lowering, op: Operation) -> None:
 def lower_sum_squares(low: Lowering, op: Operation) -> None:
     """sum_squares: a number per tile, then these added up on the first tile of the layer."""
     gradient = low.storage[op.inputs[0]][0]
-    codelet, tiles, columns = low.over_matrix(codelets.SUM_SQUARES, gradient, op.layer)
-    partial = low.variable(f"{op.name}.parts", (len(tiles),), "float32", entries_on(tiles), "weight gradients")
-    columns = {**columns, "part": np.arange(len(tiles))}
-    low.compute("square gradients", op, codelet, tiles, columns, {"gradient": gradient, "partial": partial})
+    operands = {"gradient": gradient}
+    partial, tiles = low.by_tile("square gradients", op, codelets.SUM_SQUARES, gradient, operands, "weight gradients")
     home = TileMapping.on(int(tiles[0]), 0, 1)
     total = low.variable(op.name, (1,), "float32", home, "weight gradients")
     low.storage[op.outputs[0]] = (total,)

@@ -167,7 +167,6 @@ class Guarded(NDArrayOperatorsMixin):
         if not _is_an_element(self.shape, key):
             key = self._index(key)
         self._refuse_writing(key)
-        self._refuse_outside(key)
         if isinstance(value, Guarded) and value._is(self._array[key]):
             return  # what an operation in place has written and counted
         self._count("written", np.size(self._array[key]))
@@ -205,7 +204,6 @@ class Guarded(NDArrayOperatorsMixin):
         if method == "at" and isinstance(target := inputs[0], Guarded):
             key = target._index(inputs[1])
             target._refuse_writing(key)
-            target._refuse_outside(key)
             touched = np.size(target._array[key])
             target._count("read", touched)
             target._count("written", touched)
@@ -213,8 +211,7 @@ class Guarded(NDArrayOperatorsMixin):
                 target._note_width(value)
             inputs = (target._array, key, *inputs[2:])
         for each in _leaves(out):
-            each._refuse_writing(...)
-            each._refuse_outside(..., options.get("where", True))
+            each._refuse_writing(..., options.get("where", True))
             each._count("written", each.size)
             for value in inputs:
                 each._note_width(value)
@@ -276,12 +273,10 @@ class Guarded(NDArrayOperatorsMixin):
         _refuse(self.shape, key, self._field)
         return key
 
-    def _refuse_writing(self, key: Any) -> None:
+    def _refuse_writing(self, key: Any, where: Any = True) -> None:
+        """Raise GuardError where elements that `key` names, and of them those of `where`, may not be written."""
         if not self._field.writes:
             raise GuardError(f"it {written_though_read(self._field)} (index {_shown(key)})")
-
-    def _refuse_outside(self, key: Any, where: Any = True) -> None:
-        """Raise GuardError where elements that `key` names, and of them those of `where`, may not be written."""
         own = None if self._region is None else self._region.of(self._array)
         if own is None or self._region is None:
             return
@@ -315,14 +310,12 @@ def _call(function: Any, args: Any, kwargs: Any) -> Any:
         _refuse_part(shape, 0, _bare(indices), _bare(indices), target._field)
     if isinstance(target, Guarded) and function in WRITING:
         flags = _elements_written(function, args, kwargs)
-        target._refuse_writing(...)
-        target._refuse_outside(..., flags)
+        target._refuse_writing(..., flags)
         target._count("written", int(np.count_nonzero(flags)))
         place, name = WRITING[function]
         target._note_width(args[place] if place < len(args) else kwargs.get(name))
     for each in into:
-        each._refuse_writing(...)
-        each._refuse_outside(..., kwargs.get("where", True))
+        each._refuse_writing(..., kwargs.get("where", True))
         each._count("written", each.size)
     made = function(*_bare(args), **_bare(kwargs))
     viewed: list[Guarded] = []

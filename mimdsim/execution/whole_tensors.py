@@ -56,23 +56,19 @@ def refusals(network: SpikingNetwork) -> list[str]:
                 "run as whole tensors where a convolution, or a layer with dropout or other sources beside it, reads "
                 f"it{instead}"
             )
-        if layer.selection.smooth:
-            problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
-        if layer.cell:
-            problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
-        if layer.unweighted:
-            problems.append(f"layer '{layer.name}': a layer without weights does not run as whole tensors{instead}")
-        if layer.norm and not layer.norm.averages:
-            problems.append(f"layer '{layer.name}': a norm of samples does not run as whole tensors{instead}")
-        if layer.convolution and layer.convolution.own:
-            problems.append(
-                f"layer '{layer.name}': a kernel over its own spikes does not run as whole tensors{instead}"
-            )
-        if layer.delays:
-            problems.append(f"layer '{layer.name}': delays that are learned do not run as whole tensors{instead}")
-        if combined := [each for each in layer.sources if each.of]:
-            what = f"a {combined[0].kind} of spikes"
-            problems.append(f"layer '{layer.name}': {what} does not run as whole tensors{instead}")
+        combined = [each.kind for each in layer.sources if each.of]
+        unknown = {
+            "a smooth spike does not": layer.selection.smooth,
+            f"cells ('{layer.cell and layer.cell.model}') do not": layer.cell,
+            "a layer without weights does not": layer.unweighted,
+            "a norm of samples does not": layer.norm and not layer.norm.averages,
+            "a kernel over its own spikes does not": layer.convolution and layer.convolution.own,
+            "delays that are learned do not": layer.delays,
+            f"a {' '.join(combined[:1])} of spikes does not": combined,
+        }
+        problems += [
+            f"layer '{layer.name}': {what} run as whole tensors{instead}" for what, asked in unknown.items() if asked
+        ]
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
         if len(mixed) > 1:
             problems.append(f"layer '{layer.name}': some of its weights are frozen, others are trained{instead}")
