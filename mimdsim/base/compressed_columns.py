@@ -14,6 +14,7 @@ import numpy as np
 
 LONG = 1 << 14  # entries
 NUMBERS = np.int8, np.int16, np.int32
+STORED = np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32
 TILES = (np.int32,)  # which are computed with as they are: nothing comes to more tiles than it holds
 
 _MADE: WeakValueDictionary[tuple[object, ...], np.ndarray] = WeakValueDictionary()
@@ -39,13 +40,16 @@ def compact(column: np.ndarray, kinds: tuple[type[np.signedinteger[Any]], ...] =
     column = uniform(column)
     if not any(column.strides):
         return column
-    narrow = _narrowed(column, kinds)
+    narrow = narrowed(column, kinds)
     if narrow is column or (column.dtype.kind not in "iu" and (narrow != column).any()):
         return column
     return _one_of_equal(narrow)
 
 
-def _narrowed(column: np.ndarray, kinds: tuple[type[np.signedinteger[Any]], ...]) -> np.ndarray:
+def narrowed(column: np.ndarray, kinds: tuple[type[np.integer[Any]], ...]) -> np.ndarray:
+    """Numbers in the first of `kinds` that holds them all; as they are if none does, or if there are none."""
+    if not column.size:
+        return column
     least, most = column.min(), column.max()
     fits = (kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
     return column.astype(next(fits, column.dtype), copy=False)
@@ -58,7 +62,7 @@ def compact_of(
     beginning."""
     if numbers.size * times < LONG or (numbers == numbers[:1]).all():
         return compact(make(numbers, times))
-    return _one_of_equal(make(_narrowed(numbers, NUMBERS), times))
+    return _one_of_equal(make(narrowed(numbers, NUMBERS), times))
 
 
 def _one_of_equal(made: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from typing import Annotated, get_type_hints
 import numpy as np
 
 from mimdsim.base.checksummed import read_sealed_arrays, write_sealed_arrays
+from mimdsim.base.compressed_columns import STORED, narrowed
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.shown import Shown
 from mimdsim.profile.records import RunProfile
@@ -158,7 +159,8 @@ def save_detail(path: Path, detail: Detail) -> None:
     """Write as sealed NPZ: integers take as few bytes as hold them, names are one text."""
     names = {name: [str(each) for each in getattr(detail, name)] for name in TEXT_AXES}
     texts = {"version": DETAIL_VERSION, "run": detail.run, **names}
-    columns = {name: _small(getattr(detail, name)) for name in AXES if detail.has_links or name not in OF_LINKS}
+    columns = {name: getattr(detail, name) for name in AXES if detail.has_links or name not in OF_LINKS}
+    columns = {name: narrowed(each, STORED) if each.dtype.kind in "iu" else each for name, each in columns.items()}
     write_sealed_arrays(path, {"texts": np.frombuffer(json.dumps(texts).encode(), np.uint8), **columns})
 
 
@@ -248,14 +250,4 @@ def as_texts(texts: Sequence[str]) -> np.ndarray:
     """object[texts]: as an array of fixed width each would take as much memory as the longest."""
     column = np.empty(len(texts), object)
     column[:] = texts
-    return column
-
-
-def _small(column: np.ndarray) -> np.ndarray:
-    """The column in the smallest integer format that holds it."""
-    if column.dtype.kind not in "iu" or not column.size:
-        return column
-    for kind in (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32):
-        if np.iinfo(kind).min <= column.min() and column.max() <= np.iinfo(kind).max:
-            return column.astype(kind)
     return column

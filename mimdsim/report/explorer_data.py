@@ -220,8 +220,7 @@ def _narrowest(column: np.ndarray) -> np.ndarray:
     exact for all integers that a profile has."""
     import numpy as np
 
-    low, high = (int(column.min()), int(column.max())) if column.size else (0, 0)
-    for kind in (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32):
-        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
-            return np.ascontiguousarray(column, dtype=np.dtype(kind).newbyteorder("<"))
-    return np.ascontiguousarray(column, dtype="<f8")
+    from mimdsim.base.compressed_columns import STORED, narrowed
+
+    kept = narrowed(column, STORED) if column.size else column.astype(np.uint8)
+    return np.ascontiguousarray(kept, dtype="<f8" if kept.itemsize > 4 else kept.dtype.newbyteorder("<"))
