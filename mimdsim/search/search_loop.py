@@ -96,7 +96,7 @@ def search(
     if case.network.spikes == "dense":
         with evaluator(aims.limited(case), 1, joules=aims.needs_energy) as evaluate:
             published, *others = _timed_forms(evaluate)
-        return _search_result(published, [one for one in others if one is not None], aims, len(others), 0)
+        return _search_result(published, others, aims, len(others), 0)
     if case.machine.links.chips > 1:
         return _search_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
     with evaluator(aims.limited(case), processes, joules=aims.needs_energy) as evaluate:
@@ -105,13 +105,13 @@ def search(
         progress("timing the best", 0, len(mappings))
         published, *others = evaluate.timings(mappings)
         progress("timing the best", len(mappings), len(mappings))
-        found = _search_result(published, [one for one in others if one is not None], aims, len(tried), more)
+        found = _search_result(published, others, aims, len(tried), more)
         saved = savings(evaluate, published, found.best) if explained and published is not None else ()
     return replace(found, savings=saved)
 
 
 def _search_result(
-    published: TimedMapping | None, others: list[TimedMapping], aims: Aims, candidates: int, combined: int
+    published: TimedMapping | None, others: Sequence[TimedMapping | None], aims: Aims, candidates: int, combined: int
 ) -> SearchResult:
     """Raises DoesNotFit if none keeps to the limits."""
     finished = [one for one in (published, *others) if one is not None]
@@ -146,7 +146,7 @@ def _search_chips(case: Case, aims: Aims, *, candidates: int, processes: int, pr
             except DoesNotFit:
                 continue
             if groups == 1:
-                finished = [one for one in evaluate.timings([each.options for each in _finalists(known, aims)]) if one]
+                finished = evaluate.timings([each.options for each in _finalists(known, aims)])
                 kept = sorted(_within_limits(finished, aims), key=lambda one: aims.rank(one.figures))
                 alone = [one.options.model_copy(update={"tiles": 0}) for one in kept[:1]]
         lowered, more = lowered + len(known), more + combined
@@ -167,7 +167,7 @@ def _search_chips(case: Case, aims: Aims, *, candidates: int, processes: int, pr
         )
         time_in_order(wide, seconds_of)
     progress("timing the best", len(wide), len(wide))
-    return _search_result(published, [*filter(None, layers), *timings], aims, lowered, more)
+    return _search_result(published, [*layers, *timings], aims, lowered, more)
 
 
 def _timed_forms(evaluate: Evaluator) -> list[TimedMapping | None]:
@@ -187,7 +187,7 @@ def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed
     best: TimedMapping | None = None
     with evaluator(case, 1) as evaluate:
         if case.network.spikes == "dense":
-            forms = _within_limits([one for one in _timed_forms(evaluate) if one is not None], aims)
+            forms = _within_limits(_timed_forms(evaluate), aims)
             return min(forms, key=lambda each: aims.rank(each.figures), default=None)
         several = {"tiles": 0} if case.machine.links.chips > 1 else {}  # which is for one chip
         adapted = [_adapt(case.options, other).model_copy(update=several) for other in mappings]
@@ -195,14 +195,14 @@ def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed
         for one in sorted(found, key=lambda one: aims.rank(one.figures)):
             if best is not None and aims.rank(one.figures) >= aims.rank(best.figures):
                 break
-            kept = _within_limits([each for each in evaluate.timings([one.options]) if each is not None], aims)
+            kept = _within_limits(evaluate.timings([one.options]), aims)
             best = min([*kept, *([best] if best else [])], key=lambda each: aims.rank(each.figures), default=None)
     return best
 
 
-def _within_limits(finished: list[TimedMapping], aims: Aims) -> list[TimedMapping]:
-    """Those that keep to the limits."""
-    return [one for one in finished if one.fits and aims.rank(one.figures)[0] == 0]
+def _within_limits(timed: Iterable[TimedMapping | None], aims: Aims) -> list[TimedMapping]:
+    """Those that keep to the limits; None: too few tiles for it."""
+    return [one for one in timed if one is not None and one.fits and aims.rank(one.figures)[0] == 0]
 
 
 def _adapt(options: MappingOptions, other: MappingOptions) -> MappingOptions:
