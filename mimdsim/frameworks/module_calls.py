@@ -468,6 +468,8 @@ class ModuleRecorder(SequenceRecorder):
         calls.currents.append(first(args[0].detach()))
         given = self.origin(args[0])
         calls.origins.append((currents_in(self._operand(args[0])) if isinstance(given, Made) else None) or given)
+        if not number:
+            calls.pixels = self._planes_made(calls.origins) or self._planes_sent(calls.origins[0])
         sent = parts[0].detach().clone()  # to which others may be added in place
         calls.outputs.append(first(sent))
         calls.states += [] if reading.in_time or not reading.spiking else [part.detach() for part in parts[1:][-1:]]

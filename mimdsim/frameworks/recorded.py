@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -23,12 +23,14 @@ from mimdsim.graph.convolution import Planes
 class NeuronCalls:
     """The calls of one layer of neurons, in order. currents, outputs: [batch, neurons] a call, or with `in_time`
     [timesteps, batch, neurons] in the only one; neurons may be planes. states: alike, of neurons that hand them on.
-    path: of the module, where that has several layers."""
+    path: of the module, where that has several layers. pixels: of the planes that it reads, which may have been put in
+    a row since."""
 
     name: str
     module: torch.nn.Module
     reading: Reading
     path: str = ""
+    pixels: Planes | None = None
     currents: list[torch.Tensor] = field(default_factory=list)
     origins: list[Origin | None] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
@@ -48,7 +50,8 @@ class NeuronCalls:
         shape = tuple(self.outputs[0].shape[2 if self.in_time else 1 :])
         if len(shape) not in (2, 3):
             return None
-        return Planes(channels=shape[0], height=shape[1] if shape[2:] else 1, width=shape[-1])
+        made, read = Planes(channels=shape[0], height=shape[1] if shape[2:] else 1, width=shape[-1]), self.pixels
+        return replace(read, channels=made.channels) if read and read.positions == made.positions else made
 
     def sequence(self, tensors: list[torch.Tensor]) -> np.ndarray:
         """float64[timesteps, batch, neurons]"""

@@ -244,8 +244,7 @@ class ProductRecorder(ArithmeticRecorder):
             return of.by.over(*both) if len(both) == 2 else None
         sent = []
         for calls in (self.seen.layers[name] for name, spikes in sorted(sources_in(of)) if spikes):
-            reads = calls.origins[0] if calls.origins and is_sent(calls.origins[0]) else None
-            made, has = self._planes_made(calls.origins[:1]) or self._planes_sent(reads), calls.planes
+            made, has = calls.pixels, calls.planes
             same = made and made.neurons == calls.neurons and (has is None or made.channels == has.channels)
             sent.append(made if same else has)  # else cells have several gates for each neuron
         return sent[0] if len({each and (each.channels, each.positions) for each in sent}) == 1 else None

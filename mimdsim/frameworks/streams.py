@@ -384,6 +384,7 @@ def _calls(name: str, made: dict[tuple[bool, int], tuple[Product, torch.Tensor]]
         name=name,
         module=torch.nn.Identity(),
         reading=replace(SENDS, in_time=at_once),
+        pixels=found[0][0].convolution.result if found[0][0].convolution else None,
         currents=tensors,
         origins=[product for product, _ in found],
         outputs=tensors,

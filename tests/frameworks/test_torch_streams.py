@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from test_from_torch import SPIKES, refusal
-from torch_networks import CLASSES, HIDDEN, INPUTS, ZOO, example
+from torch_networks import CLASSES, HIDDEN, INPUTS, ZOO, example, neuron
 from torch_training import check_by_operations
+
+from mimdsim.workload import network_of
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -160,6 +162,31 @@ def test_an_image_whose_current_is_computed_once_is_shared_by_equations() -> Non
     for each in (module.fc, module.out):
         each.weight.data.mul_(5.0)
     check_by_operations("'fc.weight' is shared by several layers", module, torch.rand(5, INPUTS))
+
+
+def test_pixels_that_an_mlp_puts_in_a_row_are_those_of_the_stream() -> None:
+    """As in Meta-SpikeFormer (Yao et al. 2024): convolutions of one token beside planes, whose mean is read."""
+
+    class Tokens(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.fc1, self.fc2 = nn.Conv2d(2, 4, 3, padding=1), nn.Conv1d(4, 8, 1), nn.Conv1d(8, 4, 1)
+            self.one, self.two, self.last = (neuron.LIFNode(step_mode="m") for _ in "123")
+            self.head = nn.Linear(4, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            planes = self.conv(x.flatten(0, 1)).reshape(*x.shape[:2], 4, *x.shape[3:])
+            tokens = self.fc1(self.one(planes.flatten(3)).flatten(0, 1))
+            tokens = self.fc2(self.two(tokens.reshape(*x.shape[:2], *tokens.shape[1:])).flatten(0, 1))
+            return self.head(self.last((planes + tokens.reshape(planes.shape)).flatten(3).mean(3))).mean(0)
+
+    torch.manual_seed(0)
+    module = Tokens()
+    for each in module.parameters():
+        each.data.mul_(3.0)
+    spikes = (torch.rand(5, 3, 2, 6, 4, generator=torch.Generator().manual_seed(1)) < 0.4).float()
+    network = network_of(frameworks.from_torch(module, spikes))
+    assert {str(each.sent_planes) for each in network.layers} >= {"4 x 6 x 4", "8 x 6 x 4"}
 
 
 def test_trained_weights_go_back_where_they_were() -> None:
