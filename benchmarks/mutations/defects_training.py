@@ -184,21 +184,23 @@ PRODUCTS: Defects = {
         ("highest", ".sum(axis=0)", ".max(axis=0)"),
     ),
     "BlockProduct<forward>": (
-        ("inner one short", "low, high = int(inner_start[chosen[0]]), int(inner_stop[chosen[0]])",
-         "low, high = int(inner_start[chosen[0]]), int(inner_stop[chosen[0]]) - 1"),
-        ("added to what is there", "whole[number, top:bottom, first:last] =",
-         "whole[number, top:bottom, first:last] +="),
-        ("last row ignored", "whole[number, top:bottom, first:last] = a[top:bottom",
-         "whole[number, top : bottom - 1, first:last] = a[top : bottom - 1"),
+        ("inner one short", "low, high = int(inner_start[k]), int(inner_stop[k])",
+         "low, high = int(inner_start[k]), int(inner_stop[k]) - 1"),
+        ("added to what is there", "whole[part[k], top:bottom, first:last] =",
+         "whole[part[k], top:bottom, first:last] +="),
+        ("last row ignored", "whole[part[k], top:bottom, first:last] = a[top + down : bottom + down",
+         "whole[part[k], top : bottom - 1, first:last] = a[top + down : bottom + down - 1"),
     ),
-    "BlockProduct<forward, group>": (("inputs of the first group", "left[:, away:]", "left"),),
+    "BlockProduct<forward, group>": (
+        ("inputs of the first group", "bottom + down, low:high]", "bottom + down, low + along : high + along]"),
+    ),
     "BlockProduct<input gradient>": (
         ("not transposed", "right.T if right_transposed", "right.T[:, ::-1] if right_transposed"),
-        ("wrong sign", "= a[top:bottom, low:high]", "= -a[top:bottom, low:high]"),
+        ("wrong sign", "= a[top + down", "= -a[top + down"),
     ),
     "BlockProduct<weight gradient>": (
-        ("last sample ignored", "int(inner_stop[chosen[0]])", "int(inner_stop[chosen[0]]) - 1"),
-        ("halves", "b[low:high, first:last]", "b[low:high, first:last].astype(np.float16)"),
+        ("last sample ignored", "int(inner_stop[k])", "int(inner_stop[k]) - 1"),
+        ("halves", "@ read", "@ read.astype(np.float16)"),
     ),
     "AddBoxes": (("in the place of the sum", "+= more", "= more"),),
 }  # fmt: skip
