@@ -44,9 +44,8 @@ from mimdsim.graph.convolution import Convolution, Pair, Planes, Pool, Window
 from mimdsim.graph.derived import WeightFunction
 from mimdsim.graph.synapses import HeadProduct
 
-LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
-
-
+# of einsum: a product with [in, out], or [out, in], and one of two matrices for each entry of the axes before
+LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")
 BY_HEAD = re.compile(r"([\w.]+)(\w)(\w),\1(\w)(\w)->\1(\w)(\w)")
 
 
@@ -209,7 +208,9 @@ class ProductRecorder(ArithmeticRecorder):
         planes, places = self._planes_sent(self.origin(tensor)), self._places(tensor)
         for turned in (False, True):
             positions, wide = tensor.shape[-1:-3:-1] if turned else tensor.shape[-2:]
-            if planes is None or positions != planes.positions or planes.channels % wide:
+            if planes is None or positions != planes.positions or not wide or planes.channels % wide:
+                continue
+            if not tensor.numel() or tensor.numel() % planes.neurons:  # some heads of it
                 continue
             wanted = _by_head(tensor.numel(), planes.channels // wide, wide, positions, turned)
             if torch.equal(places.reshape(wanted.shape) - places.min(), wanted):

@@ -244,7 +244,7 @@ def _factor(tokens: list[str], text: str, depth: int) -> Source:
             parts.append(_sum(tokens, text, depth + 1))
             continue
         size = tokens.pop(0).split("x")
-        if not all(each.isdecimal() and len(each) < 9 for each in size):
+        if not all(each.isdecimal() and len(each) < 9 for each in size) or len(size) > 1 + (name not in HEAD_PRODUCTS):
             raise _no_source("x".join(size), text)
         sizes.append((int(size[0]), int(size[-1])))
     if (

@@ -677,6 +677,7 @@ def test_attention_of_spikes_is_read_however_it_is_written(written: str) -> None
     [
         (lambda q, k, v: (q @ k.mT).softmax(-1) @ v, "reads what 'softmax' made; nearest: attention of spikes"),
         (functional.scaled_dot_product_attention, "what 'scaled_dot_product_attention' made; nearest: attention of"),
+        (lambda q, k, v: ((q[:, :, :1] @ k[:, :, :1].mT) @ v[:, :, :1]).expand(q.shape), "what 'matmul' made; nearest"),
         (lambda q, k, v: (q @ q.mT) @ v, "reads a product by head that has 'lifs.q@t' twice"),
         (lambda q, k, v: ((q @ k.mT) @ v).mT.reshape(q.shape), "axes are swapped, values reordered or added"),
         (lambda q, k, v: (q.transpose(1, 2) @ k.transpose(1, 2).mT).transpose(1, 2) @ v, "what 'matmul' made; nearest"),

@@ -444,6 +444,7 @@ def test_combinations_are_written_as_they_are_read(text: str, written: str) -> N
         ("max_pool(a, 0)", "a window with kernel"),
         ("matmul_nn(a, 2)", "'[)]' is no source"),
         ("matmul_nt(a, b)", "'[)]' is no source"),
+        ("matmul_nt(a, b, 2x3)", "'2x3' is no source"),
         ("0 * a", "'0' is no source"),
         ("1e999 * a", "'1e999' is no source"),
         ("a@t+2", "'2' is no source|no layer"),
