@@ -5,6 +5,7 @@ difference of a gradient from PyTorch's in float64, in shares of the largest ele
 that of PyTorch's own float32. Needs  pip install 'mimdsim[frameworks]'.
 
     python benchmarks/what_runs_here.py
+    python benchmarks/what_runs_here.py "Spikformer" ...    # these networks anew; the other rows stay
 """
 
 from __future__ import annotations
@@ -110,7 +111,10 @@ def main() -> None:
     widths = f"{zoo.INPUTS}-{zoo.HIDDEN}-{zoo.CLASSES}"
     functions = ", ".join(name for name, each in FUNCTIONS.items() if each.dimensions)
     text += NETWORKS.format(functions=functions, widths=widths, timesteps=zoo.TIMESTEPS, batch=zoo.BATCH)
-    text += "".join(f"{row(name, made)}\n" for name, made in zoo.ZOO.items())
+    anew, lines = sys.argv[1:], PAGE.read_text(encoding="utf-8").splitlines() if sys.argv[1:] else []
+    stays = {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
+    for name, made in zoo.ZOO.items():
+        text += f"{row(name, made) if name in anew or name not in stays else stays[name]}\n"
     text += REFUSED + "".join(f"| {name} | {near} |\n" for name, near in sorted(NEAREST.items()))
     PAGE.write_text(text, encoding="utf-8")
 

@@ -339,6 +339,8 @@ class ModuleRecorder(SequenceRecorder):
                 f"{where} computes its '{others[0]}' of others (parametrizations); nearest: one that begins as these "
                 "leave it, trained as it is"
             )
+        if kind in (Kind.NORM, Kind.DROPOUT):
+            self.layouts.alike(made, given)
         if kind is Kind.SPIKE:
             self._spike(where, self._step(module, module), given, made)
         elif kind is Kind.DROPOUT:
@@ -380,7 +382,10 @@ class ModuleRecorder(SequenceRecorder):
                 self.mark(made, self._with_delays(where, module, given, f"{prefix}P", **names))
                 return
             options = options_of(where, function, module, given, made)
-            self.mark(made, self._of_function(where, function, given, options, **names))
+            result = self._of_function(where, function, given, options, **names)
+            if function.kind == "linear":
+                self._lay_channels_last(made, result)
+            self.mark(made, result)
 
     def _unweighted(self, name: str, norm: Any, given: torch.Tensor, of: Origin | None) -> Product | None:
         """What a norm reads of layers, as their current without weights."""
@@ -465,14 +470,21 @@ class ModuleRecorder(SequenceRecorder):
             raise refusal(f"{where} reads {args[0].ndim} axes; nearest: a batch of samples")
         number = len(calls.outputs)
         first = partial(torch.movedim, source=int(reading.batch_first), destination=0)  # the axis of time
-        calls.currents.append(first(args[0].detach()))
         given = self.origin(args[0])
+        calls.currents.append(first(self.in_planes(args[0], given).detach()))
         calls.origins.append((currents_in(self._operand(args[0])) if isinstance(given, Made) else None) or given)
         if not number:
             calls.pixels = self._planes_made(calls.origins) or self._planes_sent(calls.origins[0])
-        sent = parts[0].detach().clone()  # to which others may be added in place
+        for part in parts:
+            self.layouts.alike(part, args[0])
+        # others may be added to it in place
+        sent = self.in_planes(parts[0], given).detach().clone()
         calls.outputs.append(first(sent))
-        calls.states += [] if reading.in_time or not reading.spiking else [part.detach() for part in parts[1:][-1:]]
+        calls.states += (
+            []
+            if reading.in_time or not reading.spiking
+            else [self.in_planes(part, given).detach() for part in parts[1:][-1:]]
+        )
         for place, part in enumerate(parts[1:]):
             # the first state of cells that return a sequence is the last of what they sent
             of_cells = reading.of_cells and reading.in_time and place == 0

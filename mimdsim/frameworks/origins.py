@@ -201,7 +201,7 @@ class Read:
 class Made:
     """What an operation element by element made. by: the function of PyTorch; op: as equations write it, 'spike' with
     its step; number: in the order in which they were made; name: of a variable that held it; version: of the tensor,
-    which grows where something is done to it in place."""
+    which grows where something is done to it in place; planes: that the currents are in which it is made of."""
 
     by: str
     op: str
@@ -211,6 +211,7 @@ class Made:
     step: Step | None = None
     name: str = ""
     version: int = -1
+    planes: Planes | None = None
 
     def hold(self, tensor: torch.Tensor) -> Made:
         """Itself, of which this is the value."""

@@ -86,6 +86,7 @@ from mimdsim.frameworks.recording_products import over_pooled
 from mimdsim.frameworks.streams import with_currents, with_late_currents
 from mimdsim.frameworks.torch_layers import (
     TorchLayer,
+    check_reads,
     combination,
     functions_in,
     layers_of,
@@ -609,6 +610,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
             product.delays, sent, values, delay_of(product.delays.ages, held[product.positions])
         )
     if not product.convolution and sent.shape[-1] != len(values):
+        check_reads(recorded)  # what is wrong before says more
         raise refusal(f"'{product.weight}' reads {len(values)} of {sent.shape[-1]} values of each sample; all can run")
     names = [each.layer for each in senders if isinstance(each, LayerOutput)]
     burn_in = max(_burn_in(recorded, [recorded.returned[at]], each, len(sent)) for each in names)

@@ -65,8 +65,7 @@ from mimdsim.frameworks.tensors import (
     tensors_in,
     zeros_beside,
 )
-from mimdsim.frameworks.written_equations import made_in
-from mimdsim.graph.convolution import Planes, Pool, Window
+from mimdsim.graph.convolution import Pool, Window
 from mimdsim.graph.sources import COMPLEMENT
 
 LATE = "late timesteps"
@@ -196,12 +195,13 @@ class Recorder(ProductRecorder):
             return
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
+        if name not in MULTIPLIES and name not in FUNCTIONS:
+            self.layouts.alike(made, *tensors_in(args))
         if func in DROPOUTS:
             self._with_gradients(f"'{name}' runs", args[0])
             if DROPOUTS[func] == "plane" and args[0].ndim not in (3, 4):
                 raise refusal(f"'{name}' reads {list(args[0].shape)}; nearest: [samples, channels, height, width]")
             left = dropped(known[0], options["p"] if leaves_out else 0.0, "timestep", DROPOUTS[func])
-            self._moved(made, torch.clone, args[0])
             return self.mark([made, given[0]] if options["inplace"] else made, left)
         if name in OF_SHAPES and len(known) == 1:
             return
@@ -210,7 +210,7 @@ class Recorder(ProductRecorder):
         if name == "__getitem__" and (chosen := self._taken_where(*args)) is not None:
             return self.mark(made, chosen)
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
-            self._moved(made, func, *args, **kwargs)
+            self.layouts.moved(made, func, *args, **kwargs)
             return self._keep(args[0], made, known[0])
         if name in TURNS_IN_PLACE:
             return self.mark(made, known[0])
@@ -220,7 +220,7 @@ class Recorder(ProductRecorder):
         if not later and isinstance(made, torch.Tensor) and self._is_cut([args, kwargs], made):
             found = self._element_by_element(name, args, kwargs, made)
             unread = name if torch.is_grad_enabled() else f"{name} without gradients"
-            return self.mark(made, found.hold(made) if found else self._unread(unread, *dict.fromkeys(known)))
+            return self.mark(made, self._hold(found, made) if found else self._unread(unread, *dict.fromkeys(known)))
         if name in ADDS and not kwargs and (biased := self._biased(known)) is not None:
             return self.mark(made, biased)
         if name in ADDS and not kwargs:
@@ -239,6 +239,8 @@ class Recorder(ProductRecorder):
             return self.mark(made, spikes)
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
+        if name == "stack":
+            self.layouts.moved(made, func, *args, **kwargs)
         if name in {"stack", *JOINS} and args and (same := self._in_time(args, kwargs)) is not None:
             return self.mark(made, same)
         if name == "fill_diagonal_" and args[1:] == (0,) and isinstance(known[0], Parameter):
@@ -246,15 +248,16 @@ class Recorder(ProductRecorder):
         if name in MASKS and len(args) == 2 and (masked := self._masked(*args)) is not None:
             return self.mark(made, masked)
         if name in MULTIPLIES and (scaled := self._scaled_weights(name, args)) is not None:
-            return self.mark(made, scaled.hold(made))
+            return self.mark(made, self._hold(scaled, made))
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
+            self._lay_channels_last(made, product)
             return self.mark(made, product)
         if name in MULTIPLIES and not kwargs and (by_head := self._product_by_head(args, made)) is not None:
             return self.mark(made, by_head)
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
-            return self.mark(made, found.hold(made))
+            return self.mark(made, self._hold(found, made))
         if name == "pad" and (zeros := zeros_beside(*args, **kwargs)) and len(known) == 1:
             return self.mark(made, Padded(by=name, of=(known[0],), zeros=zeros))
         if (pooled := self._mean_of_planes(name, args, kwargs, made)) is not None:
@@ -317,14 +320,13 @@ class Recorder(ProductRecorder):
     def _mean_of_planes(self, by: str, args: Any, kwargs: Any, made: Any) -> Pooled | None:
         """The mean of every plane of spikes, or of currents, written as such."""
         of = self.origin(args[0]) if by in ("mean", "adaptive_avg_pool3d") else None
-        tensors = [tensor for each in made_in([of]) if (tensor := each.tensor) is not None and tensor.ndim > 3]
-        known = [self._planes_made([of]), self._planes_sent(of)]
-        known += [Planes(channels=c, height=h, width=w) for c, h, w in (each.shape[-3:] for each in tensors)]
-        planes = next((each for each in known if each), None)
+        planes = self.planes_of(of)
         if of is None or planes is None or isinstance(of, Pooled) or self._is_cut(args, made):
             return None
+        last = self._by_position(of, args[0]) is not None
         whole = Pool(kind="average", window=Window.whole(planes))
-        return Pooled(of=of, planes=planes, pool=whole) if is_mean_of(planes, by, made, *args, **kwargs) else None
+        is_mean = is_mean_of(planes, last, by, made, *args, **kwargs)
+        return Pooled(of=of, planes=planes, pool=whole) if is_mean else None
 
     def _biased(self, known: list[Origin]) -> Product | Sum | None:
         """A product, alone or the last of several that are added up, to which a bias is added by hand."""
@@ -357,7 +359,7 @@ class Recorder(ProductRecorder):
         chosen = isinstance(self.origin(index), Made) and index.shape == into.shape
         if chosen and (not isinstance(part, torch.Tensor) or not part.ndim or self._is_chosen(origin, index)):
             found = self._element_by_element("where", (index, part, before), {}, into)
-            return self.mark(into, found.hold(into) if found else self._unread("__setitem__", held))
+            return self.mark(into, self._hold(found, into) if found else self._unread("__setitem__", held))
         image = isinstance(origin, Input) and origin.entry is None
         if (image or isinstance(origin, (Made, LayerOutput, Product, *THROUGH))) and not isinstance(held, Made):
             others = list(held.of) if isinstance(held, FunctionResult) and held.by == "stack" else []
@@ -414,7 +416,7 @@ class Recorder(ProductRecorder):
             sent = undropped(of)[0]
             row = row_of(part, whole) if isinstance(of, Made) and part.numel() < whole.numel() else None
             if row is not None and (made_of := self._row_of(of, row, part)) is not None:
-                self.mark(part, made_of.hold(part))
+                self.mark(part, self._hold(made_of, part))
                 continue
             stacked = (
                 isinstance(of, FunctionResult) and of.by == "stack" and all(isinstance(each, Made) for each in of.of)
@@ -477,7 +479,6 @@ class Recorder(ProductRecorder):
         read = of.of if isinstance(of, Dropped) else of
         if not _are_spikes(read) or made.shape != args[0].shape:
             return None
-        self._moved(made, torch.clone, args[0])
         return Scaled(by=by, of=(of,), divisor=divisor, factor=number if by in MASKS else 1 / number)
 
     def _joined(self, args: Any, kwargs: Any) -> Origin | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
 from mimdsim.frameworks.arithmetic import (
     ADD,
@@ -44,8 +43,9 @@ from mimdsim.frameworks.origins import (
     minus,
     unweighted,
 )
-from mimdsim.frameworks.recorded import Recorded
+from mimdsim.frameworks.recorded import OriginRecorder
 from mimdsim.frameworks.tensors import first_column, tensors_in
+from mimdsim.graph.convolution import Planes
 
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly", "DCLS")
 
@@ -56,30 +56,17 @@ PLANES = -3  # the axis of planes
 LEAST = 6e-8  # about half of what float32 tells apart near 1
 
 
-class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
-    """Knows where tensors come from, and follows operations element by element."""
+class ArithmeticRecorder(OriginRecorder):
+    """Follows operations element by element, too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = Recorded()
-        self._origins: dict[int, Origin] = {}
-        self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
         self._gradients = True
         self._steps: dict[Any, Step | None] = {}
         self._cut: dict[tuple[Made, int, int], Made | None] = {}
         self._again: dict[tuple[str, Any], Made] = {}  # what a function made of one value
         # sums with a current of spikes before the first timestep, by its weights: with the operation and its operands
         self._undecided: dict[frozenset[str], list[tuple[Made, str, Any, Read]]] = defaultdict(list)
-
-    def mark(self, made: Any, origin: Origin) -> None:
-        for tensor in tensors_in(made):
-            self._origins[id(tensor)] = origin
-            self._held.append(tensor)
-            if isinstance(origin, Product):
-                self.seen.currents.append((origin, tensor, tensor._version))
-
-    def origin(self, tensor: Any) -> Origin | None:
-        return self._origins.get(id(tensor)) if isinstance(tensor, torch.Tensor) else None
 
     def _is_cut(self, args: Any, made: torch.Tensor) -> bool:
         """Whether a function leaves gradients out, as without gradients (no_grad)."""
@@ -166,9 +153,20 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
         return None
 
     def _made(self, by: str, op: str, *args: Any, step: Step | None = None) -> Made:
-        made = Made(by=by, op=op, args=args, number=len(self.seen.made), tensor=None, step=step)
+        every = (
+            arg.planes if isinstance(arg, Made) else self._planes_made([arg.of]) for arg in args if _has_planes(arg)
+        )
+        planes = next(filter(None, every), None)
+        made = Made(by=by, op=op, args=args, number=len(self.seen.made), tensor=None, step=step, planes=planes)
         self.seen.made.append(made)
         return made
+
+    def _hold(self, made: Made, tensor: torch.Tensor) -> Made:
+        """What an operation made, of which these are the values."""
+        if made.planes is None and tensor.ndim > 3:
+            channels, height, width = tensor.shape[PLANES:]
+            made.planes = Planes(channels=channels, height=height, width=width)
+        return made.hold(self.in_planes(tensor, made))
 
     def _operand(self, arg: Any) -> Made | Read | float | np.ndarray | None:
         if isinstance(arg, (bool, int, float)):
@@ -183,7 +181,7 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
             columns: Made | None = self._columns(origin.of, origin.first, arg.shape[-1])
             return columns
         if isinstance(origin, (Product, Gate, Parameter, Part)) or (isinstance(origin, Currents) and feeds_of(origin)):
-            return Read(of=origin, tensor=arg)
+            return Read(of=origin, tensor=self.in_planes(arg, origin))
         if isinstance(origin, LayerOutput) and (current := self._as_current(origin)) is not None:
             return Read(of=current, tensor=arg)
         return constant_of(arg) if origin is None and not self._learns(arg) else None
@@ -270,7 +268,8 @@ class ArithmeticRecorder(TorchFunctionMode):  # type: ignore[misc]
             spike = self._made(where, "spike", self._just_below(of) if step.at else of, step=step)
             if not self._gradients:
                 spike = self._made(where, "detach", spike)
-            self.mark(made, spike.hold(made))
+            self.layouts.alike(made, given)
+            self.mark(made, self._hold(spike, made))
         elif (known := self.origin(given)) is not None:
             self.mark(made, self._unread(where, known))
 
@@ -299,6 +298,11 @@ def share_of(of: Currents | Gate, part: torch.Tensor, whole: torch.Tensor) -> Ga
     each = math.gcd(first, part.shape[axis], wide)
     assert not isinstance(core, Gate)
     return Gate(of=core, index=first // each, gates=wide // each, shares=part.shape[axis] // each)
+
+
+def _has_planes(arg: Any) -> bool:
+    """Whether it is a current, or made by an operation, which may be of planes."""
+    return isinstance(arg, Made) or (isinstance(arg, Read) and isinstance(arg.of, Currents))
 
 
 def is_in_place(name: str) -> bool:

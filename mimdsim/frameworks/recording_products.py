@@ -17,7 +17,6 @@ from mimdsim.frameworks.made_weights import function_of_weights, is_diagonal, pa
 from mimdsim.frameworks.neurons import numbers_of, refusal
 from mimdsim.frameworks.origins import (
     Combined,
-    Dropped,
     FunctionResult,
     Input,
     Joined,
@@ -27,19 +26,14 @@ from mimdsim.frameworks.origins import (
     Parameter,
     Pooled,
     Product,
-    Scaled,
     Sum,
     added_up,
     is_sent,
-    parts_of,
-    sources_in,
-    terms_of,
     undropped,
     unscaled,
 )
 from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, is_of_pixels, planes_of, pool_of
 from mimdsim.frameworks.recording_arithmetic import ArithmeticRecorder
-from mimdsim.frameworks.tensors import tensors_in
 from mimdsim.graph.convolution import Convolution, Pair, Planes, Pool, Window
 from mimdsim.graph.derived import WeightFunction
 from mimdsim.graph.synapses import HeadProduct
@@ -57,9 +51,6 @@ class ProductRecorder(ArithmeticRecorder):
         self.parameters = dict(module.named_parameters())
         self._unmasked: set[str] = set()
         self._multiplied: Counter[str] = Counter()
-        # by id of a tensor: the function that moved values, which of its results it is, and its arguments
-        self._moves: dict[int, tuple[Any, int, Any, Any]] = {}
-        self._laid: dict[int, torch.Tensor] = {}  # where values of products by head are in planes of these
         self._alone: dict[str, Any] = {}  # by weight, sums of one part, which may not be sums, and what they are then
 
     def _masked(self, one: Any, other: Any) -> Parameter | None:
@@ -108,7 +99,7 @@ class ProductRecorder(ArithmeticRecorder):
             return None
         turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
-        product = self._counted(_dense(of, args[0], args[1], *names, turned), args[0])
+        product = self._counted(self._dense(of, args[0], args[1], *names, turned), args[0])
         return unscaled(replace(product, function=function))
 
     def _embedded(
@@ -189,31 +180,16 @@ class ProductRecorder(ArithmeticRecorder):
             names[role] = self._used(origin)
         return self._of_function(f"'{name}'", function, options.pop("input"), options, **names)
 
-    def _moved(self, made: Any, func: Any, *args: Any, **kwargs: Any) -> None:
-        """Remember how values of the first argument came to lie as they do."""
-        self._moves |= {id(each): (func, at, args, kwargs) for at, each in enumerate(tensors_in(made))}
-
-    def _places(self, tensor: torch.Tensor) -> torch.Tensor:
-        """int64, as the tensor lies: where its values are in what was sent, samples of planes."""
-        if id(tensor) in self._laid:
-            return self._laid[id(tensor)]
-        if id(tensor) not in self._moves:
-            return torch.arange(tensor.numel()).reshape(tensor.shape)
-        func, at, (given, *args), kwargs = self._moves[id(tensor)]
-        return [*tensors_in(func(self._places(given), *args, **kwargs))][at].long()
-
     def _heads_of(self, tensor: torch.Tensor) -> tuple[int, bool] | None:
         """How many heads the channels of planes were cut into, and whether these lie before the positions; None where
         values lie otherwise."""
-        planes, places = self._planes_sent(self.origin(tensor)), self._places(tensor)
+        planes = self.planes_of(self.origin(tensor))
+        order = self.layouts.order(tensor, planes.neurons) if planes else None
         for turned in (False, True):
             positions, wide = tensor.shape[-1:-3:-1] if turned else tensor.shape[-2:]
-            if planes is None or positions != planes.positions or not wide or planes.channels % wide:
+            if planes is None or order is None or positions != planes.positions or not wide or planes.channels % wide:
                 continue
-            if not tensor.numel() or tensor.numel() % planes.neurons:  # some heads of it
-                continue
-            wanted = _by_head(tensor.numel(), planes.channels // wide, wide, positions, turned)
-            if torch.equal(places.reshape(wanted.shape) - places.min(), wanted):
+            if torch.equal(order, _by_head(planes, planes.channels // wide, turned).reshape(-1).argsort()):
                 return planes.channels // wide, turned
         return None
 
@@ -230,31 +206,53 @@ class ProductRecorder(ArithmeticRecorder):
         first, second = first ^ turns[0], second ^ turns[1]
         turned = first and second  # the product of both the other way round, transposed
         kind = "nn" if first == second else "tn" if first else "nt"
-        rows, columns = made.shape[-1:-3:-1] if turned else made.shape[-2:]
-        self._laid[id(made)] = _by_head(made.numel(), one, columns, rows, turned).reshape(made.shape)
         parts = tuple(self.origin(each) for each in (tensors[::-1] if turned else tensors))
-        return Combined(by=HeadProduct(kind=f"matmul_{kind}", heads=one), parts=parts)  # type: ignore[arg-type]
+        combined = Combined(by=HeadProduct(kind=f"matmul_{kind}", heads=one), parts=parts)  # type: ignore[arg-type]
+        if planes := self.planes_of(combined):
+            self.layouts.lay(made, _by_head(planes, one, turned))
+        return combined
 
-    def _planes_sent(self, of: Origin | None) -> Planes | None:
-        """Those of the first layer in it, as its convolution made them: pixels may have been put in a row since; None:
-        others have fewer channels or pixels."""
-        if isinstance(of, (Scaled, Dropped)):
-            return self._planes_sent(parts_of(of)[0])
-        if isinstance(of, Combined) and isinstance(of.by, HeadProduct):
-            both = [planes for each in of.parts if (planes := self._planes_sent(each))]
-            return of.by.over(*both) if len(both) == 2 else None
-        sent = []
-        for calls in (self.seen.layers[name] for name, spikes in sorted(sources_in(of)) if spikes):
-            made, has = calls.pixels, calls.planes
-            same = made and made.neurons == calls.neurons and (has is None or made.channels == has.channels)
-            sent.append(made if same else has)  # else cells have several gates for each neuron
-        return sent[0] if len({each and (each.channels, each.positions) for each in sent}) == 1 else None
+    def _dense(
+        self, of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool
+    ) -> Product:
+        """A product of all that is given; of the channels of every position, or of pooled planes with one position, as
+        the convolution that it is."""
+        of, dropout = undropped(of)
+        inputs = given.shape[-1]
+        plain = Product(of=of, inputs=inputs, weight=weight, bias=bias, transposed=transposed, dropout=dropout)
+        if (planes := self._by_position(of, given)) is None:
+            self._check_flat(weight, of, given)
+            return over_pooled(plain, values.numel() // inputs)
+        read, before = (of.planes, of.pool) if isinstance(of, Pooled) else (planes, None)
+        window, channels = Window(kernel=(1, 1)), values.numel() // inputs
+        convolution = Convolution(planes=read, window=window, channels=channels, before=before)
+        return replace(plain, of=of.of if isinstance(of, Pooled) else of, convolution=convolution)
 
-    def _planes_made(self, currents: list[Origin | None]) -> Planes | None:
-        """Those of the convolutions that make currents."""
-        read = [part for origin in currents for part, _ in terms_of(origin)]
-        every = {each.convolution.result for each in read if isinstance(each, Product) and each.convolution}
-        return every.pop() if len(every) == 1 else None
+    def _by_position(self, of: Origin | None, given: torch.Tensor) -> Planes | None:
+        """The planes, of several positions, whose channels lie along the last axis; None where others do."""
+        planes = self.planes_of(of)
+        if planes is None or planes.positions == 1 or given.shape[-1] != planes.channels:
+            return None
+        order = self.layouts.order(given, planes.neurons)
+        return planes if order is not None and _is_channels_last(order, planes) else None
+
+    def _check_flat(self, weight: str, of: Origin | None, given: torch.Tensor) -> None:
+        """Raise DescriptionError where planes are put in a row whose channels do not lie outermost."""
+        planes = self.planes_of(of) if self.layouts.is_turned(given) else None
+        if planes is None or given.shape[-1] != planes.neurons or min(planes.channels, planes.positions) == 1:
+            return
+        order = self.layouts.order(given, planes.neurons)
+        if order is not None and _is_channels_last(order, planes):
+            raise refusal(
+                f"'{weight}' reads planes in a row with channels innermost, as tokens have them; nearest: channels "
+                "outermost, as x.transpose(-1, -2).flatten(...)"
+            )
+
+    def _lay_channels_last(self, made: torch.Tensor, of: Origin) -> None:
+        """Remember that a product makes channels along the last axis, of every position."""
+        convolution = of.convolution if isinstance(of, Product) else None
+        if convolution and made.shape[-1] == convolution.channels:
+            self.layouts.lay(made, _by_head(convolution.result, 1, False))
 
     def _of_function(
         self,
@@ -269,7 +267,7 @@ class ProductRecorder(ArithmeticRecorder):
         """What a linear layer, a convolution or a pool makes; made_by: the function of its weights."""
         of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
-            dense = _dense(of, given, options["weight"], weight, bias, transposed=True)
+            dense = self._dense(of, given, options["weight"], weight, bias, transposed=True)
             return unscaled(replace(self._counted(dense, given), function=made_by))
         of, edges = _unpadded(of) if function.kind == "convolution" else (of, (0, 0))
         of, dropout = undropped(of)
@@ -320,17 +318,14 @@ def _turns(text: str, tensors: list[torch.Tensor]) -> tuple[tuple[bool, bool], l
     return (one[0] in summed, other[1] in summed), tensors
 
 
-def _by_head(count: int, heads: int, wide: int, positions: int, turned: bool) -> torch.Tensor:
-    """int64[samples, heads, positions, channels of a head], or turned the last two: places in planes of samples."""
-    places = torch.arange(count).reshape(-1, heads, wide, positions)
-    return places if turned else places.transpose(2, 3)
+def _by_head(planes: Planes, heads: int, turned: bool) -> torch.Tensor:
+    """int64[heads, positions, channels of a head], or turned the last two: places in planes of a sample."""
+    places = torch.arange(planes.neurons).reshape(heads, -1, planes.positions)
+    return places if turned else places.transpose(1, 2)
 
 
-def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:
-    """A product of all that is given, which of pooled planes is a convolution with one position."""
-    of, dropout = undropped(of)
-    plain = Product(of=of, inputs=given.shape[-1], weight=weight, bias=bias, transposed=transposed, dropout=dropout)
-    return over_pooled(plain, values.numel() // plain.inputs)
+def _is_channels_last(order: torch.Tensor, planes: Planes) -> bool:
+    return bool(torch.equal(order, _by_head(planes, 1, False).reshape(-1).argsort()))
 
 
 def over_pooled(product: Product, outputs: int) -> Product:

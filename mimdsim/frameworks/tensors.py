@@ -1,4 +1,4 @@
-"""Tensors, and which part of another one a tensor is."""
+"""Tensors, which part of another one a tensor is, and how values come to lie as they do."""
 
 from __future__ import annotations
 
@@ -89,3 +89,73 @@ def is_zero(other: Any) -> bool:
 
 def is_number_zero(other: Any) -> bool:
     return isinstance(other, (int, float)) and other == 0
+
+
+TURNS = {"permute", "transpose", "movedim", "swapaxes", "t", "T", "mT", "index_select"}  # and keep all values
+
+
+class Layouts:
+    """Where the values of tensors are in those that they were made as, of which samples follow one another."""
+
+    def __init__(self) -> None:
+        # by id of a tensor: the function that moved values, which of its results it is, and its arguments
+        self._moves: dict[int, tuple[Any, int, Any, Any]] = {}
+        self._laid: dict[int, torch.Tensor] = {}
+
+    def moved(self, made: Any, func: Any, *args: Any, **kwargs: Any) -> None:
+        """Remember how values of the first argument, a tensor or several, came to lie as they do."""
+        for at, each in enumerate(tensors_in(made)):
+            if each is not args[0]:
+                self._moves[id(each)] = func, at, args, kwargs
+
+    def alike(self, made: Any, *given: Any) -> None:
+        """Remember that values lie as those of what was given, with as many, if that is known."""
+        for each in given if isinstance(made, torch.Tensor) and id(made) not in self._laid else ():
+            if (
+                isinstance(each, torch.Tensor)
+                and each is not made
+                and each.shape == made.shape
+                and self._is_known(each)
+            ):
+                func, _, args, _ = self._moves.get(id(each), (None, 0, (), {}))
+                return self.moved(made, torch.clone, args[0] if func is torch.clone else each)
+
+    def lay(self, made: torch.Tensor, places: torch.Tensor) -> None:
+        """Say where the values of every sample of a tensor are."""
+        samples = torch.arange(made.numel() // places.numel())[:, None] * places.numel()
+        self._laid[id(made)] = (samples + places.reshape(-1)).reshape(made.shape)
+
+    def _is_known(self, tensor: torch.Tensor) -> bool:
+        return id(tensor) in self._moves or id(tensor) in self._laid
+
+    def is_turned(self, tensor: Any) -> bool:
+        """Whether its values may lie in another order than those of what it was made as."""
+        while id(tensor) not in self._laid:
+            if id(tensor) not in self._moves:
+                return False
+            func, _, (tensor, *_), _ = self._moves[id(tensor)]
+            if func is torch.stack:
+                tensor = tensor[0]
+            name = getattr(func, "__name__", "")
+            if (getattr(getattr(func, "__self__", None), "__name__", name) if name == "__get__" else name) in TURNS:
+                return True
+        return True
+
+    def places(self, tensor: torch.Tensor) -> torch.Tensor:
+        """int64, as the tensor lies: where its values are in what it was made as."""
+        if id(tensor) in self._laid:
+            return self._laid[id(tensor)]
+        if id(tensor) not in self._moves:
+            return torch.arange(tensor.numel()).reshape(tensor.shape)
+        func, at, (given, *args), kwargs = self._moves[id(tensor)]
+        before = self.places(given) if isinstance(given, torch.Tensor) else [*map(self.places, given)]
+        return [*tensors_in(func(before, *args, **kwargs))][at].long()
+
+    def order(self, tensor: torch.Tensor, neurons: int) -> torch.Tensor | None:
+        """int64[neurons]: where in every sample of it the values are in the order in which they were made; None where
+        samples differ, or some of them are left out."""
+        if tensor.numel() % neurons or not tensor.numel():
+            return None
+        places = self.places(tensor).reshape(-1, neurons)
+        order, apart = places.argsort(dim=1), places // neurons != places[:, :1] // neurons
+        return order[0] if (order == order[:1]).all() and not apart.any() else None

@@ -237,6 +237,12 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     return order
 
 
+def check_reads(recorded: Recorded) -> None:
+    """Raise DescriptionError where a layer reads what none here can."""
+    for name, calls in recorded.layers.items():
+        _layer(name, calls)
+
+
 def _check_unused(recorded: Recorded, others: Mapping[str, torch.nn.Parameter]) -> None:
     """Tell of parameters that are of no layer and that PyTorch does not train either; raises DescriptionError for one
     that it trains."""
@@ -421,7 +427,8 @@ def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -
         return _with_norms(module, recorded, layer, every)
     if groups:
         of_squares = isinstance(of, ROW_NORMS[1:])
-        per = "root_mean_square" if of_squares else "sample"
+        by_position = isinstance(of, ROW_NORMS) and layer.convolution and features == columns
+        per = "root_mean_square" if of_squares else "position" if by_position else "sample"
         kind = layer.calls.currents[0].dtype
         epsilon = torch.finfo(kind).eps if of_squares and of.eps is None else of.eps
         return replace(layer, trained_norm=BatchNorm(per=per, epsilon=epsilon, groups=groups))

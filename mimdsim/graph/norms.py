@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mimdsim.graph.layer import Layer
 
 
-OF_SAMPLES = ("sample", "root_mean_square")
+OF_SAMPLES = ("sample", "root_mean_square", "position")
 PER = ("timestep", "sequence", "each_timestep", *OF_SAMPLES)
 STATISTICS = ("mean", "variance")  # roles of the running averages, which are kept like parameters and not trained
 
@@ -34,7 +34,7 @@ STATISTICS = ("mean", "variance")  # roles of the running averages, which are ke
 class BatchNorm:
     """per: the statistics are those of every timestep, or of all timesteps of the sequence together; or, of a "sample",
     those of each of so many `groups` of its columns in a timestep, which nothing is averaged of (`SampleNorm`); of
-    a "root_mean_square" alike, about 0 instead of the mean.
+    a "root_mean_square" alike, about 0 instead of the mean; of every "position" of planes by itself, over its channels.
     rows: of gain, bias and statistics, one for each timestep where these are of "each_timestep". fixed: by the running
     averages, which stay as they are. epsilon: added to the variance. momentum: the share that a new value has of a
     running average (0 to 1)."""
@@ -55,8 +55,8 @@ class BatchNorm:
             )
         if self.groups != 1 and self.averages:
             raise MappingError(
-                f'network.batch_norm_groups = {self.groups}: only a batch_norm of a "sample" or "root_mean_square" has '
-                "groups"
+                f'network.batch_norm_groups = {self.groups}: only a batch_norm of a "sample" or "root_mean_square", or '
+                'of every "position", has groups'
             )
 
     @property
@@ -246,8 +246,9 @@ class SampleNorm:
 
 
 def of_sample(norm: BatchNorm, positions: int) -> SampleNorm:
-    centred = norm.per == "sample"
-    return SampleNorm(positions=positions, groups=norm.groups, epsilon=norm.epsilon, centred=centred)
+    """The statistics of a norm of what has so many positions."""
+    rows = 1 if norm.per == "position" else positions
+    return SampleNorm(positions=rows, groups=norm.groups, epsilon=norm.epsilon, centred=norm.per != "root_mean_square")
 
 
 def _mean(shares: np.ndarray) -> np.ndarray:

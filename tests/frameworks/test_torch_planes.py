@@ -20,6 +20,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 zoo = pytest.importorskip("torch_networks")
 nn, snn, functional = zoo.nn, zoo.snn, torch.nn.functional
+neuron, surrogate = zoo.neuron, zoo.jelly_surrogate
 STEPS, BATCH = 5, 3
 INPUT = Planes(channels=2, height=6, width=6)
 
@@ -508,7 +509,7 @@ BETWEEN: dict[str, dict[str, Any]] = {
     },
     "'avg_pool2d' has divisor_override=2": {"sent": lambda x: functional.avg_pool2d(x, 1, divisor_override=2)},
     "layer 'one' gets currents that differ by up to": {"given": lambda x: x.transpose(2, 3)},
-    "layer 'two' gets currents that differ by up to": {"sent": lambda x: x.permute(0, 2, 3, 1)},
+    "'fc.weight' reads planes in a row with channels innermost": {"sent": lambda x: x.permute(0, 2, 3, 1)},
     "of its weights and of what 'one' sends: axes are swapped, values reordered": {
         "sent": lambda x: x.index_select(1, torch.tensor([1, 0, 2]))
     },
@@ -519,7 +520,7 @@ BETWEEN: dict[str, dict[str, Any]] = {
         "sent": lambda x: torch.cat([x, x], 1)[:, 1:4]
     },
     "layer 'one' reads what 'roll' made": {"current": lambda x: x.roll(1, -1)},
-    "layer 'one' gets currents": {"current": lambda x: x.transpose(2, 3)},
+    "layer 'two' gets currents that differ": {"current": lambda x: x.transpose(2, 3)},
 }
 
 
@@ -688,6 +689,93 @@ def test_attention_that_is_no_such_product_is_refused(attend: Any, said: str) ->
     module.attend = attend
     text = refusal(module, example, None)
     assert said in text, text
+
+
+class Tokens(nn.Module):  # type: ignore[misc]
+    """A linear layer of tokens, which pixels are, between neurons; one timestep a call of `between`."""
+
+    def __init__(self, between: Callable[[Any, Any], Any], pool: bool = False, step: bool = False):
+        super().__init__()
+        torch.manual_seed(1)
+        self.mode: Any = {"step_mode": "s" if step else "m", "detach_reset": True}
+        self.conv, self.first = nn.Conv2d(2, 4, 3, padding=1), neuron.LIFNode(tau=2.0, **self.mode)
+        self.pool = nn.MaxPool2d(2) if pool else nn.Identity()
+        self.fc, self.norm, self.rows = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.LayerNorm(6)
+        self.last, self.head = neuron.LIFNode(tau=2.0, **self.mode), nn.Linear(6, 3)
+        self.between = between
+        for each in (self.conv, self.fc, self.head):
+            each.weight.data.mul_(3)
+
+    def forward(self, x: Any) -> Any:
+        if self.mode["step_mode"] == "s":
+            rows = [self.between(self, self.pool(self.first(self.conv(each)))) for each in x]
+            return self.head(torch.stack(rows).mean(2)).mean(0)
+        sent = self.first(self.conv(x.flatten(0, 1)).unflatten(0, x.shape[:2]))
+        sent = self.pool(sent.flatten(0, 1)).unflatten(0, x.shape[:2])
+        return self.head(self.between(self, sent).flatten(2, -2).mean(2)).mean(0)
+
+
+TOKENS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, bool]]] = {
+    "in a row": (lambda net, y: net.last(net.fc(y.flatten(3).transpose(2, 3)).contiguous()), {}),
+    "in rows and columns": (lambda net, y: net.last(net.fc(y.permute(0, 1, 3, 4, 2)).contiguous()), {}),
+    "of all samples, below one another": (
+        lambda net, y: net.last(net.norm(net.fc(y.flatten(3).transpose(2, 3).reshape(-1, 4))).reshape(7, 2, 16, 6)),
+        {},
+    ),
+    "pooled": (lambda net, y: net.last(net.fc(y.flatten(3).transpose(2, 3)).contiguous()), {"pool": True}),
+    "normalised one by one": (lambda net, y: net.last(net.rows(net.fc(y.flatten(3).mT)).contiguous()), {}),
+    "a timestep a call": (lambda net, y: net.last(net.fc(y.flatten(2).transpose(1, 2))), {"step": True}),
+    "by weights as a matrix": (lambda net, y: net.last((y.flatten(3).mT @ net.fc.weight.mT).contiguous()), {}),
+}
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("written", TOKENS)
+def test_linear_layers_of_tokens_are_convolutions_of_pixels(written: str) -> None:
+    """That its gradients are PyTorch's is checked as it is read."""
+    between, how = TOKENS[written]
+    module = Tokens(between, **how)
+    for name in ("norm", "rows"):
+        if name not in between.__code__.co_names:
+            delattr(module, name)
+    if "weight" in between.__code__.co_names:
+        module.fc.bias = None
+    network = network_of(mimdsim.from_torch(module, (torch.rand(7, 2, 2, 4, 4) < 0.4).float()))
+    found = network.layers[1].convolution
+    assert found is not None
+    assert (found.read, found.window, found.channels) == (
+        Planes(channels=4, height=2, width=2) if how.get("pool") else Planes(channels=4, height=4, width=4),
+        Window(kernel=(1, 1)),
+        6,
+    )
+    norm = network.layers[1].norm
+    assert (norm and norm.per) == {"norm": "sequence", "rows": "position"}.get(
+        next((name for name in ("norm", "rows") if name in between.__code__.co_names), "")
+    )
+
+
+def test_neurons_of_tokens_that_are_written_out_have_a_constant_for_each_channel() -> None:
+    class Written(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(1)
+            self.conv, self.first = nn.Conv2d(2, 4, 3, padding=1), leaky()
+            self.fc, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
+            self.register_buffer("decay", torch.linspace(0.5, 0.9, 6))
+            self.spike = surrogate.Sigmoid(4.0)
+            for each in (self.conv, self.fc):
+                each.weight.data.mul_(3)
+
+        def forward(self, x: Any) -> Any:
+            u, sent = torch.zeros(2, 16, 6), 0
+            for each in x:
+                u = self.decay * u + self.fc(self.first(self.conv(each)).flatten(2).transpose(1, 2))
+                z = self.spike(u - 1.0)
+                u, sent = u - z.detach(), sent + self.head(z.mean(1))
+            return sent
+
+    workload = mimdsim.from_torch(Written(), (torch.rand(7, 2, 2, 4, 4) < 0.4).float())
+    assert network_of(workload).layers[1].convolution.result == Planes(channels=6, height=4, width=4)
 
 
 def test_a_workload_of_planes_is_checked() -> None:

@@ -47,6 +47,7 @@ def networks() -> dict[str, SpikingNetwork]:
         "root mean square of planes": normed(
             network_of_planes(*CHAINS["two"], gain=10.0, delay=0), 3, 2, per="root_mean_square"
         ),
+        "positions of planes": normed(network_of_planes(*CHAINS["two"], gain=10.0, delay=0), 1, 2, per="position"),
         "beside batch norm": normed(small_network((9, 8, 6, 4), **dense), 2, others="sequence"),
     }
 
@@ -67,6 +68,20 @@ def test_the_operation_and_its_gradient_are_those_of_pytorch(positions: int, gro
     wanted.backward(torch.tensor(q.reshape(5, positions, 6).transpose(0, 2, 1).copy()))
     for ours, theirs in ((made, wanted.detach()), (d_x, planes.grad)):
         assert relative_error(ours, theirs.numpy().transpose(0, 2, 1).reshape(ours.shape)) < 1e-12
+
+
+@pytest.mark.torch
+def test_a_norm_of_positions_is_the_layer_norm_of_channels_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    draw, norm = np.random.default_rng(1), of_sample(BatchNorm(per="position", epsilon=EPSILON), 4)
+    x, q = draw.normal(1.0, 2.0, (5 * 4, 6)), draw.normal(size=(5 * 4, 6))
+    made, variance = OPERATIONS["standardise"].evaluate(norm, x)
+    (d_x,) = OPERATIONS["standardise_gradient"].evaluate(norm, q, made, variance)
+    tokens = torch.tensor(x.reshape(5, 4, 6), requires_grad=True)
+    wanted = torch.nn.functional.layer_norm(tokens, (6,), eps=EPSILON)
+    wanted.backward(torch.tensor(q.reshape(5, 4, 6)))
+    for ours, theirs in ((made, wanted.detach()), (d_x, tokens.grad)):
+        assert relative_error(ours, theirs.numpy().reshape(ours.shape)) < 1e-12
 
 
 @pytest.mark.torch

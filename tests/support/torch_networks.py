@@ -2227,6 +2227,21 @@ class Spikformer(nn.Module):  # type: ignore[misc]
         return self.head(y.mean(3)).mean(0)
 
 
+class LinearSpikformer(Spikformer):
+    """The same with linear layers of tokens, as it was published: [timesteps, samples, tokens, channels]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleDict(
+            {name: nn.Linear(conv.in_channels, conv.out_channels, bias=False) for name, conv in self.convs.items()}
+        )
+
+    def one(self, name: str, x: Any) -> Any:
+        tokens = x.transpose(-1, -2)
+        made = self.norms[name](self.convs[name](tokens.flatten(0, 1)).transpose(-1, -2)).transpose(-1, -2)
+        return self.lifs[name](made.reshape(*tokens.shape[:3], -1).contiguous()).transpose(-1, -2)
+
+
 class NormedLoop(Loop):
     """snnTorch, a loop over time with a batch norm in every timestep."""
 
@@ -2843,6 +2858,9 @@ ZOO: dict[str, TorchNetwork] = {
         make=SpikeDriven, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),
     "Spikformer": TorchNetwork(make=Spikformer, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0),
+    "Spikformer, linear layers of tokens": TorchNetwork(
+        make=LinearSpikformer, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
     "an image in every timestep: snnTorch's tutorial 5": TorchNetwork(make=Shown, judge=of_counts, input="image"),
     "an image in every timestep: SpikingJelly, Fashion-MNIST": TorchNetwork(
         make=ShownPlanes, loss="", judge=of_counts, sample=(1, 8, 8), scale=2.0, input="image"

@@ -290,20 +290,20 @@ class Network(Trained):
     """How often what is left out is drawn."""
     dropout_of: OneOrMore[Literal["neuron", "plane"]] = "neuron"
     """What is left out: single neurons or whole planes."""
-    batch_norm: OneOrMore[Literal["none", "timestep", "sequence", "each_timestep", "sample", "root_mean_square"]] = (
-        "none"
-    )
+    batch_norm: OneOrMore[
+        Literal["none", "timestep", "sequence", "each_timestep", "sample", "root_mean_square", "position"]
+    ] = "none"
     """Of dense spikes: the weighted sum of what a layer reads is normalised over the samples (and positions of planes)
     of every timestep, or of the whole sequence, then times a trained gain, plus a bias; 'each_timestep' has gains,
     biases and running averages of each timestep's own (BNTT), 'sample' is layer norm, in every timestep over a sample's
-    neurons, without running averages; 'root_mean_square' takes no mean off. What comes from the layer itself is added
-    to that."""
+    neurons, without running averages; 'root_mean_square' takes no mean off; 'position' is over the channels of every
+    position of planes, as of tokens. What comes from the layer itself is added to that."""
     batch_norm_epsilon: OneOrMore[Annotated[float, Field(gt=0, le=1)]] = 1e-5
     """Added to the variance."""
     batch_norm_momentum: OneOrMore[Annotated[float, Field(ge=0, le=1)]] = 0.1
     """The share of a new value in the running averages, by which tests and inference normalise."""
     batch_norm_groups: OneOrMore[Annotated[int, Field(gt=0, le=65_536)]] = 1
-    """Of 'sample' and 'root_mean_square': equal shares of a sample's neurons or planes that are normalised each by
+    """Of norms without running averages: equal shares of a sample's neurons or planes that are normalised each by
     itself (group norm; with as many groups as planes instance norm)."""
     output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
     """What is read of the last layer: spikes, or potentials of neurons that neither spike nor are reset ('membrane'),
