@@ -30,7 +30,7 @@ class _NotLinearError(Exception):
 @dataclass(frozen=True, eq=False)
 class Form:
     """A number by branch: rows [4, states + 2], of y. spikes: 'live' or 'detached' where those that it is made of let
-    their gradient through or not."""
+    their gradient through or not; 'kept ...' of those of the timestep before that are in a state of it."""
 
     rows: np.ndarray
     spikes: frozenset[str] = frozenset()
@@ -51,7 +51,7 @@ class Form:
 
     def __mul__(self, other: Any) -> Form:
         other = self._with(other)
-        if "live" in self.spikes & other.spikes:
+        if "live" in self.spikes & other.spikes or any(map(_is_square, (self, other), (other, self))):
             raise _NotLinearError  # a square, whose gradient is another one
         for one, factor in ((self, other._constant()), (other, self._constant())):
             if factor is not None:
@@ -76,6 +76,12 @@ class Form:
         return -self + other
 
     __radd__, __rmul__ = __add__, __mul__
+
+
+def _is_square(one: Form, other: Form) -> bool:
+    """Whether the spike of the timestep before is in both, in a state and by itself."""
+    by_itself = "live" in other.spikes and bool((other.rows[:2] != other.rows[2:]).any())
+    return by_itself and "kept live" in one.spikes
 
 
 class _Functions:
@@ -117,7 +123,7 @@ def linear_neuron_of(model: CellModel, values: Mapping[str, float]) -> LinearNeu
 
 
 def _linear(model: CellModel, written: Written, values: Mapping[str, float]) -> LinearNeuron:
-    states, functions = list(written.states), _Functions()
+    states = list(written.states)
     width = len(states) + 2
     if not model.spiking and OUTPUT not in states:
         states.append(OUTPUT)
@@ -130,9 +136,15 @@ def _linear(model: CellModel, written: Written, values: Mapping[str, float]) -> 
             return values[name]
         rows = np.zeros((4, width))
         rows[:, states.index(name) if before else len(states)] = 1.0
-        return Form(rows)
+        return Form(rows, decided.get(name, frozenset()) if before else frozenset())
 
-    made = run(equations_of(written.texts), given, functions)
+    decided: dict[str, frozenset[str]] = {}  # spikes in states of the timestep that decided them
+    for _ in range(2):
+        functions = _Functions()
+        made = run(equations_of(written.texts), given, functions)
+        forms = {name: each for name, each in made.items() if isinstance(each, Form)}
+        now = {name: each for name, each in forms.items() if (each.rows[::2] != each.rows[1::2]).any()}
+        decided = {name: frozenset(f"kept {s}" for s in each.spikes if " " not in s) for name, each in now.items()}
     sent, compared = made[OUTPUT], functions.compared
     if not isinstance(sent, Form) or any(not isinstance(made[name], Form) for name in states):
         raise _NotLinearError
@@ -143,7 +155,8 @@ def _linear(model: CellModel, written: Written, values: Mapping[str, float]) -> 
     if not model.spiking and compared is not None:
         raise _NotLinearError
     read = compared if compared is not None else sent
-    through = frozenset().union(*(made[name].spikes for name in states), read.spikes)
+    every_spike = frozenset().union(*(made[name].spikes for name in states), read.spikes)
+    through = {each.removeprefix("kept ") for each in every_spike}
     if len(through) > 1:
         raise _NotLinearError
     every = np.array([made[name].rows for name in states]).reshape(len(states), 4, width)

@@ -107,6 +107,7 @@ def test_affine_equations_are_linear_neurons(name: str) -> None:
         ("u = 0.9 * u[t-1] + I", "output = spike(u)"),  # fires at rest
         ("u = 0.9 * u[t-1] + I + 0.1", "output = spike(u - 1)", "v = u", "w = v"),  # moves before there is a timestep
         ("u = 0.9 * u[t-1] * (1 - output[t-1]) * (1 - output[t-1]) + I", "output = spike(u - 1)"),  # 2 f, not f
+        ("u = 0.9 * v[t-1] * (1 - output[t-1]) + I", "output = spike(u - 1)", "v = u - output"),  # f times f
         ("u = 0.9 * u[t-1] + I", "output = damp(spike(u - 1), 0.3)"),
         ("u = 0.9 * u[t-1] + I", "output = u * spike(u - 1)"),
     ],
