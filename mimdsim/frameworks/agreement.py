@@ -75,7 +75,12 @@ def check_gradients(
         held = _laid(recorded.masks.get(name, np.ones(theirs[name].shape)), link, mine) != 0
         their = _laid(theirs[name], link, mine)
         off = float(np.abs(np.where(held, mine - their, 0.0)).max())
-        if off > max(SAME_GRADIENT * float(np.abs(their).max()), rounding):
+        if not np.isfinite(their).all():
+            raise refusal(
+                f"'{name}' gets a gradient from PyTorch on the example that is not finite (surrogates of large numbers "
+                "may overflow); give weights, or an example, with which it is"
+            )
+        if not off <= max(SAME_GRADIENT * float(np.abs(their).max()), rounding):
             raise refusal(
                 f"'{name}' gets a gradient on the example that differs by up to {off:.2g}, of "
                 f"{np.abs(their).max():.2g} at most, from that of the network that was read: something acts on "

@@ -118,9 +118,12 @@ def _straight_through(origin: Sum) -> Any:
 
 
 def _formats_of(w: np.ndarray, acts: np.ndarray) -> list[str]:
-    """The formats to which all weights are rounded."""
+    """The formats to which all weights are rounded; none where they were before, so that any function may have left
+    them as they are."""
     largest = np.abs(w).max(initial=0)
-    return [name for name in FORMATS if np.abs(FUNCTIONS[name].of(w) - acts).max() <= SAME * largest]
+    rounded = {name: FUNCTIONS[name].of(w) for name in FORMATS}
+    found = [name for name, each in rounded.items() if np.abs(each - acts).max() <= SAME * largest]
+    return [name for name in found if np.abs(rounded[name] - w).max() > SAME * largest]
 
 
 def _one_size(factors: np.ndarray) -> float | None:

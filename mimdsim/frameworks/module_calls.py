@@ -7,7 +7,6 @@ understood. Calls of the layers that are known are recorded as one each, tensor 
 
 from __future__ import annotations
 
-import copy
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -65,7 +64,7 @@ from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.recording import dropped
 from mimdsim.frameworks.recording_arithmetic import FRAMEWORKS, NOT_OF_USERS
 from mimdsim.frameworks.recording_sequences import SequenceRecorder
-from mimdsim.frameworks.tensors import tensors_in
+from mimdsim.frameworks.tensors import copy_of, tensors_in
 from mimdsim.graph.derived import WeightFunction
 
 # what comes nearest to modules that are no layers here
@@ -324,7 +323,9 @@ class ModuleRecorder(SequenceRecorder):
             if isinstance(each, BasePruningMethod)
         }
         if _hooks_of(module):
-            raise refusal(f"{where} has hooks, which nothing here would call: remove them")
+            kinds = {type(each).__name__ for each in module._forward_pre_hooks.values()}
+            how = " (torch.nn.utils.remove_weight_norm, which keeps the weights that it made)" * ("WeightNorm" in kinds)
+            raise refusal(f"{where} has hooks, which nothing here would call: remove them{how}")
         given = args[0]
         of = self.origin(given)
         if kind in (Kind.NEURON, Kind.NORM, Kind.DROPOUT):
@@ -357,7 +358,7 @@ class ModuleRecorder(SequenceRecorder):
                 leaves_out = "plane" if planes else "neuron"
                 self.mark(both, dropped(of, module.p if module.training else 0.0, per, leaves_out))
             elif module.p and module.training and given.any():
-                self._draw(name, [], made, masks=True)
+                self._draw(name, [], made)
         elif kind is Kind.VOTE:
             if isinstance(of, FunctionResult) and of.votes > 1:
                 raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")
@@ -664,7 +665,7 @@ def steps_of(example: torch.Tensor, timesteps: int | None) -> list[torch.Tensor]
 
 def count_on(module: torch.nn.Module, steps: list[torch.Tensor]) -> None:
     """Give a module the single numbers, such as of what it counts, that a call leaves in it."""
-    called = copy.deepcopy(module)
+    called = copy_of(module)
     reset_states(called)
     with suppress(Exception), torch.no_grad(), warnings.catch_warnings(action="ignore"):
         for step in steps:
@@ -677,6 +678,7 @@ def count_on(module: torch.nn.Module, steps: list[torch.Tensor]) -> None:
 
 
 RAISES = "the module itself raises"
+FAR = 100.0  # times weights as they are: further than bounds that a module keeps them in
 
 
 def _run_alone(module: torch.nn.Module, steps: list[torch.Tensor]) -> None:
@@ -738,7 +740,7 @@ def constants_as_fixed(module: torch.nn.Module, example: torch.Tensor, timesteps
         for name, parameter in each.named_parameters(recurse=False)
         if parameter.requires_grad and kind_of(each) is Kind.CONTAINER
     }
-    called = copy.deepcopy(module)
+    called = copy_of(module)
     reset_states(called)
     made = [each for step in steps_of(example, timesteps) for each in tensors_in(called(step))]
     ends = [each.sum() for each in made if each.requires_grad]
@@ -793,7 +795,7 @@ def _makes_the_same_again(module: torch.nn.Module, steps: list[torch.Tensor]) ->
     restore, drawn, made = as_it_is(module), torch.get_rng_state(), list[list[torch.Tensor]]()
     called = module
     with suppress(Exception):
-        called = copy.deepcopy(module)
+        called = copy_of(module)
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             for _ in range(2):
@@ -835,13 +837,13 @@ def _changed_of_others(module: torch.nn.Module, steps: list[torch.Tensor]) -> li
     zeros are that it writes where a mask is 0; none where there can be no copy."""
     restore, drawn = as_it_is(module), torch.get_rng_state()
     try:
-        for step in (1e-3, -1e-3):
-            called = copy.deepcopy(module)
+        for step, times in ((1e-3, 1.0), (-1e-3, 1.0), (0.0, FAR)):
+            called = copy_of(module)
             reset_states(called)
             with torch.no_grad(), warnings.catch_warnings(action="ignore"):
                 for _, each in _fixed_in(called):
                     if each.is_floating_point():
-                        each += step * torch.rand_like(each)
+                        each.mul_(times).add_(step * torch.rand_like(each))
                 before = {name: each.clone() for name, each in _fixed_in(called)}
                 for given in steps:
                     called(given)

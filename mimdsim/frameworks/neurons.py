@@ -7,7 +7,6 @@ and the gradient of its currents through the reset. A reader that is wrong, or a
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.frameworks.tensors import copy_of
 from mimdsim.graph import OPERATIONS
 from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.convolution import Window
@@ -487,13 +487,13 @@ def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width
         if isinstance(value, tuple) and (reading.of_cells or len(value) != width):
             raise refusal(f"{where} has {len(value)} values of {key} for {width} neurons; nearest: one for all of them")
     if reading.of_cells and reading.has_potential:
-        name, slope, _ = nearest_surrogate(where, partial(_derivative, where, copy.deepcopy(module.spike_grad)), False)
+        name, slope, _ = nearest_surrogate(where, partial(_derivative, where, copy_of(module.spike_grad)), False)
         return replace(reading, surrogate=name, slope=slope)
     if reading.of_cells:
         return reading
     run = NEURONS[neuron_key(module)].run
     assert run is not None
-    plain = copy.deepcopy(module).double()
+    plain = copy_of(module).double()
     plain.train()
     if reading.spiking:
         name, slope = _surrogate(where, run, plain, reading.neuron, width)
@@ -524,7 +524,7 @@ def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeur
         currents = torch.zeros(after + 1, len(x), width, dtype=torch.float64)
         currents[0] = torch.tensor((x + neuron.threshold - start) / gain)[:, None]
         currents.requires_grad_()
-        spikes = run(copy.deepcopy(module), currents)
+        spikes = run(copy_of(module), currents)
         if not spikes.requires_grad:
             raise _without_surrogate(where)
         spikes[after, :, 0].sum().backward()
@@ -576,7 +576,7 @@ def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Read
     given = random.normal(0.5 * size, size, (TIMESTEPS, BATCH, width))
     weight = random.normal(size=given.shape)
     currents = torch.tensor(given, requires_grad=True)
-    sent = run(copy.deepcopy(module), currents)
+    sent = run(copy_of(module), currents)
     (sent * torch.tensor(weight)).sum().backward()
     assert currents.grad is not None
     gradient = currents.grad.numpy()

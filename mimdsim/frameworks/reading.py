@@ -7,7 +7,6 @@ was recorded: currents must be those of the weights and of what a layer reads, a
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import math
@@ -84,10 +83,12 @@ from mimdsim.frameworks.recorded import NeuronCalls, Recorded
 from mimdsim.frameworks.recording import GATHERS, OF_TIMESTEPS
 from mimdsim.frameworks.recording_products import over_pooled
 from mimdsim.frameworks.streams import with_currents, with_late_currents
+from mimdsim.frameworks.tensors import copy_of
 from mimdsim.frameworks.torch_layers import (
     TorchLayer,
     check_reads,
     combination,
+    divisor_of,
     functions_in,
     layers_of,
     named,
@@ -221,6 +222,7 @@ def workload_of(
         return recorded, layers_of(module, recorded)
 
     recorded, layers = read(module, example_input)
+    _tell_of_others(recorded)
     weights = weights_of(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
@@ -274,6 +276,16 @@ def workload_of(
     return made
 
 
+def _tell_of_others(recorded: Recorded) -> None:
+    """Tell of single numbers that the module returns beside what its last layer sent, such as a penalty."""
+    made = recorded.made_by_call[-1]
+    if len(made) > 1 and any(each.numel() == 1 and each.requires_grad for each in made):
+        tell(
+            "the module also returns a number that is learned from, such as a penalty, which is left out here; "
+            "nearest: training.firing_strength, of how often hidden layers spike",
+        )
+
+
 def _check_other_numbers(
     read: Callable[[torch.nn.Module, torch.Tensor], tuple[Recorded, list[TorchLayer]]],
     module: torch.nn.Module,
@@ -283,8 +295,8 @@ def _check_other_numbers(
     layers: list[TorchLayer],
 ) -> None:
     """Raise DescriptionError where a copy that was called before, with other weights, on another example, is another
-    network: masks and numbers that are worked out of these, or of a count of calls, stay as they are here. One that
-    cannot be copied, or read, says nothing."""
+    network: masks and numbers that are worked out of these, or of a count of calls, stay as they are here. Of one that
+    cannot be copied, or read, that is told."""
     of_weights = {name for name, array, *_ in links_of(layers) if array.startswith(OF_WEIGHTS)}
     feeds = [feed.product for layer in layers for origin in layer.calls.origins for feed in feeds_of(origin)]
     signed = {product.weight for product in feeds if product.function}  # which may make zeros of the other sign
@@ -292,7 +304,7 @@ def _check_other_numbers(
     restore = as_it_is(module)  # which functions that the copy holds may call
 
     def again(called: bool) -> tuple[Recorded, list[TorchLayer]]:
-        other = copy.deepcopy(module)
+        other: torch.nn.Module = copy_of(module)
         if called:
             count_on(other, steps_of(example, timesteps))
         generator = torch.Generator().manual_seed(1)
@@ -308,35 +320,63 @@ def _check_other_numbers(
             whole = not example.is_floating_point()  # words, as an embedding reads them
             return read(other, torch.where(left, example, example.roll(1, 0)) if whole else example * 0.9 * left)
 
+    def tried(called: bool) -> tuple[Recorded, list[TorchLayer]] | Exception:
+        try:
+            return again(called)
+        except Exception as problem:
+            return problem
+
     try:
-        found, others = again(called=True)
-    except Exception as problem:
-        if isinstance(problem, DescriptionError) and RAISES not in str(problem):
-            try:
-                again(called=False)
-            except Exception:
-                return
-            raise refusal(
-                f"{AGAIN}, the module is read no more ({problem.problems[0]}): numbers that a call leaves in it would "
-                "be made anew here in every step; nearest: such numbers as attributes"
-            ) from None
-        return
+        second = tried(called=True)
+        of_module = isinstance(second, DescriptionError) and RAISES not in str(second)
+        alone = tried(called=False) if of_module else second
     finally:
         restore()
         torch.set_rng_state(drawn)
         TOLD.reset(told)
+    if isinstance(second, Exception):
+        why = getattr(second, "problems", [f"{type(second).__name__}: {second}".splitlines()[0]])[0]
+        if not isinstance(alone, Exception):
+            raise refusal(
+                f"{AGAIN}, the module is read no more ({why}): numbers that a call leaves in it would be made anew "
+                "here in every step; nearest: such numbers as attributes"
+            )
+        tell(
+            f"with other weights on another example, the module is not read ({why}): were numbers worked out of these, "
+            "they would stay as they are here"
+        )
+        return
+    found, others = second
     for name, mask in recorded.masks.items():
         if name not in found.masks or not np.array_equal(mask, found.masks[name]):
             raise refusal(
                 f"'{name}' is multiplied by a mask that is worked out of weights, which would stay as it is here; "
                 "nearest: the same mask as a buffer, made anew by torch.nn.utils.prune before the module is read"
             )
-    mine, theirs = (network_table(each, {}) for each in (layers, others))
-    if differ := [key for key in mine if not _alike(mine[key], theirs.get(key))]:
+    mine, theirs = (_numbers_of(*each) for each in ((recorded, layers), (found, others)))
+    if differ := sorted(key for key in {*mine, *theirs} if not _alike(mine.get(key), theirs.get(key))):
         raise refusal(
-            f"{AGAIN}, the module is another network ({', '.join(differ)} of [network]): numbers that it works out of "
-            "these would stay as they are here; nearest: such numbers as attributes, or norms"
+            f"{AGAIN}, the module is another network ({', '.join(differ)}): numbers that it works out of these would "
+            "stay as they are here; nearest: such numbers as attributes, or norms"
         )
+
+
+def _numbers_of(recorded: Recorded, layers: list[TorchLayer]) -> dict[str, Any]:
+    """All numbers of a network but its weights, by what they are. Those of biases, of which a read-out that gets no
+    spikes does not tell, are left out."""
+    made = {f"{key} of [network]": each for key, each in network_table(layers, {}).items()}
+    functions = made.get("weight_functions of [network]", {})
+    for name in [each for each in functions if each.endswith(".bias")]:
+        del functions[name]
+    made = {key: each for key, each in made.items() if each != {}}
+    made |= {
+        f"'{row}' of layer '{layer.calls.name}'": tuple(values.ravel().tolist())
+        for layer in layers
+        if layer.calls.reading.written
+        for row, (of, values, _) in layer.calls.reading.written.rows.items()
+        if not of
+    }
+    return made | {"what divides the output": tuple(map(divisor_of, recorded.returned)), "votes": recorded.votes}
 
 
 def _alike(one: object, other: object) -> bool:
@@ -385,6 +425,8 @@ def _check_arguments(module: torch.nn.Module, example_input: torch.Tensor, times
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
+    if example_input.layout != torch.strided:
+        raise refusal(f"example_input has the layout {example_input.layout}; give example_input.to_dense()")
     if any(each.is_meta for each in (example_input, *module.parameters())):
         raise refusal("the module, or example_input, is on the device 'meta' and has no values; give it with values")
     if not torch.isfinite(example_input).all():
@@ -407,7 +449,7 @@ def _runs_in_float64(
     torch.set_default_dtype(torch.float64)  # and states of SLSTM
     try:
         with warnings.catch_warnings(action="ignore"):
-            precise = copy.deepcopy(module).double()
+            precise = copy_of(module).double()
             workload_of(precise, example.double() if example.is_floating_point() else example, timesteps, **how)
     except Exception:
         return False

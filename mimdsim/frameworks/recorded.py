@@ -61,10 +61,12 @@ class NeuronCalls:
     @property
     def planes(self) -> Planes | None:
         """Those that it sends; None: it has none."""
-        shape = tuple(self.outputs[0].shape[2 if self.in_time else 1 :])
+        shape, read = tuple(self.outputs[0].shape[2 if self.in_time else 1 :]), self.pixels
+        if read and read.positions == 1 and read.neurons == self.neurons:  # its channels may lie along any axes
+            return read
         if len(shape) not in (2, 3):
             return None
-        made, read = Planes(channels=shape[0], height=shape[1] if shape[2:] else 1, width=shape[-1]), self.pixels
+        made = Planes(channels=shape[0], height=shape[1] if shape[2:] else 1, width=shape[-1])
         return replace(read, channels=made.channels) if read and read.positions == made.positions else made
 
     def sequence(self, tensors: list[torch.Tensor]) -> np.ndarray:
@@ -146,7 +148,7 @@ class OriginRecorder(TorchFunctionMode):  # type: ignore[misc]
         """Those that a tensor of this origin is of; None where it has none, or several."""
         if isinstance(of, Pooled):
             return of.pool.over(of.planes)
-        made = (each.planes for each in each_in(THROUGH, of) if isinstance(each, Made))
+        made = (each.planes for each in each_in((FunctionResult, *THROUGH), of) if isinstance(each, Made))
         return self._planes_made([of]) or self._planes_sent(of) or next(filter(None, made), None)
 
     def _planes_sent(self, of: Origin | None) -> Planes | None:

@@ -87,11 +87,6 @@ TURNS_IN_PLACE = {"unsqueeze_", "squeeze_", "transpose_", "swapaxes_", "t_"}
 # whose values are not read
 OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
 
-DRAWS = {
-    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "normal", "poisson",
-    "multinomial", "bernoulli_", "exponential_", "normal_", "random_", "uniform_",
-}  # fmt: skip
-
 BEGINS = {"rand", "rand_like", "randn", "randn_like", "normal", "uniform_", "normal_"}  # as states do, in a draw
 
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
@@ -107,6 +102,8 @@ DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
 _F = torch.nn.functional
 
 DROPOUTS = {_F.dropout: "neuron", _F.dropout1d: "plane", _F.dropout2d: "plane"}  # and what is left out
+
+MULTIPLIED = {"mul", "imul", "rmul", "multiply"}
 
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 
@@ -124,7 +121,8 @@ class Recorder(ProductRecorder):
         self.names = {id(each): name for name, each in module.named_modules()}
         self._inside = 0
         self._chosen: dict[Made, Made] = {}  # of some neurons, and where that is
-        self._drawn: set[int] = set()  # ids of tensors that hold random numbers
+        self._draws = False  # whether the last function drew random numbers
+        self._drawn: set[int] = set()  # ids of tensors that hold such, or are made of them
         self._begun: set[int] = set()  # of those with which states begin at 0 instead
         _check_tied(module)
         self.logits: dict[int, torch.Tensor] = {}  # of samples, by id of the log_softmax made of them
@@ -154,7 +152,10 @@ class Recorder(ProductRecorder):
             return self.__torch_function__(torch.add, types, (product, args[0]))
         before = args if self._inside else self._before(name, args)
         drops = func in DROPOUTS  # which is recorded, and leaves nothing out here
+        generator = None if self._inside else torch.get_rng_state()
         made = args[0].clone() if drops else func(*args, **kwargs)
+        self._draws = generator is not None and not torch.equal(generator, torch.get_rng_state())
+        self._draws |= kwargs.get("generator") is not None
         if self.zero_states and not self._inside and self._begins(name, [args, kwargs], made):
             made.detach().zero_()
             return made
@@ -182,12 +183,19 @@ class Recorder(ProductRecorder):
         options |= zip(("p", "training", "inplace"), args[1:] if func in DROPOUTS else (), strict=False)
         leaves_out = func in DROPOUTS and options["training"] and options["p"] > 0
         masks = leaves_out and not known and bool(made.any())
-        if masks or name in DRAWS or not self._drawn.isdisjoint(map(id, tensors_in([args, kwargs]))):
-            return self._draw(name, known, made, masks)
-        if name == "__bool__" and any(not isinstance(each, (Parameter, Part)) for each in known):
+        of_drawn = not self._drawn.isdisjoint(map(id, tensors_in([args, kwargs])))
+        if masks or self._draws:
+            return self._draw(name, known, made)
+        if of_drawn:
+            by_zero = name.strip("_") in MULTIPLIED and any(is_zero(arg) for arg in args if id(arg) not in self._drawn)
+            return None if name in OF_SHAPES or by_zero else self._draw(name, known, made)
+        if name in LEAVES and any(not isinstance(each, (Parameter, Part)) for each in known):
             tell(
                 "the module decides by values of tensors ('if', 'while', 'assert'): what it did on the example is done "
-                "on every other here",
+                "on every other here"
+                if name == "__bool__"
+                else f"the module takes numbers out of tensors ('{name.strip('_')}'): what it makes of those of the "
+                "example stays as it is on every other here"
             )
         if known and name == "__setitem__":
             return self._place(given[0], *args)
@@ -235,6 +243,8 @@ class Recorder(ProductRecorder):
             if other is not None and isinstance(one, Currents) and feeds_of(one):
                 both = [part for each in (one, other) for part in (each.parts if isinstance(each, Sum) else (each,))]
                 return self.mark(made, Sum(parts=tuple(both)))
+        if name in {*MASKS, "sum"} and (by_channel := self._by_channel(name, args, kwargs, made)) is not None:
+            return self.mark(made, by_channel)
         if name in MASKS | COMPLEMENTS and (spikes := self._combined(name, args, kwargs, made)) is not None:
             return self.mark(made, spikes)
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
@@ -290,20 +300,17 @@ class Recorder(ProductRecorder):
                 self._held.append(each)
         return draws
 
-    def _draw(self, name: str, known: list[Origin], made: Any, masks: bool = False) -> None:
-        """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too. masks:
-        they are what dropout leaves of numbers that are known."""
+    def _draw(self, name: str, known: list[Origin], made: Any) -> None:
+        """Random numbers, or what is made of them; raises DescriptionError where anything that is read is, too."""
         if (known and not name.endswith("_like")) or name in LEAVES:
             raise refusal(
                 f"'{name}' reads random numbers that the module draws, others every time; nearest: encode the example "
-                "before the module gets it, states that begin at 0 (zero_states=True), torch.nn.Dropout of spikes"
+                "before the module gets it, states that begin at 0 (zero_states=True), torch.nn.Dropout of spikes, "
+                "branches that are never left out (DropPath)"
             )
         for each in tensors_in(made):
-            varied = bool((each != each.flatten()[0]).any()) if each.numel() > 1 else bool(each.any())
-            one = name in DRAWS and (each.numel() == 1 or not each.is_floating_point())
-            if masks or varied or one or each.dtype == torch.bool:  # else it was multiplied by 0
-                self._drawn.add(id(each))
-                self._held.append(each)
+            self._drawn.add(id(each))
+            self._held.append(each)
 
     def _voted(self, by: str, args: Any, kwargs: Any, known: list[Origin]) -> FunctionResult | None:
         """The mean or sum of adjacent outputs of a layer, which lie along an axis of their own."""

@@ -104,7 +104,8 @@ class ArithmeticRecorder(OriginRecorder):
         if factor != 1 and len(operands) < 2:
             return None
         if factor != 1:
-            operands[1] = make(TIMES, float(factor), operands[1])
+            scaled = int(name != "rsub")  # what is subtracted
+            operands[scaled] = make(TIMES, float(factor), operands[scaled])
         found = arithmetic(make, name, operands, limits)
         if found is None:
             return None

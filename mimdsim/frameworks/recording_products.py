@@ -254,6 +254,36 @@ class ProductRecorder(ArithmeticRecorder):
         if convolution and made.shape[-1] == convolution.channels:
             self.layouts.lay(made, _by_head(convolution.result, 1, False))
 
+    def _by_channel(self, name: str, args: Any, kwargs: Any, made: torch.Tensor) -> Combined | None:
+        """What a product of spikes adds up to over the positions of every channel, or spikes times those of a layer
+        that has one for each channel: products by head, with as many heads as channels."""
+        given, of = args[0], self.origin(args[0])
+        planes = self.planes_of(of) if isinstance(given, torch.Tensor) and is_sent(of) else None
+        if planes is None or given.ndim < 3 or self._is_cut([args, kwargs], made):
+            return None
+        rows = self._heads_of(given)
+        axes = [given.ndim - 2 + rows[1]] if rows else self._pixel_axes(given, planes)
+        if name == "sum":
+            dim = kwargs.get("dim", args[1] if len(args) > 1 else ())
+            summed = sorted(axis % given.ndim for axis in (dim if isinstance(dim, (tuple, list)) else [dim]))
+            if not axes or summed != axes or not isinstance(of, Combined) or of.by != TIMES:
+                return None
+            return Combined(by=HeadProduct(kind="matmul_tn", heads=planes.channels), parts=of.parts)
+        other = args[1] if len(args) == 2 else None
+        one_each = [1 if axis in axes else size for axis, size in enumerate(given.shape)]
+        if not axes or not isinstance(other, torch.Tensor) or [*other.shape] != one_each:
+            return None
+        read = self.origin(other)
+        by_channel = HeadProduct(kind="matmul_nn", heads=planes.channels)
+        return Combined(by=by_channel, parts=(of, read)) if is_sent(read) else None  # type: ignore[arg-type]
+
+    def _pixel_axes(self, given: torch.Tensor, planes: Planes) -> list[int]:
+        """The last two axes, where planes lie along these as they were made; none of others."""
+        order = self.layouts.order(given, planes.neurons)
+        as_made = order is not None and torch.equal(order, torch.arange(planes.neurons))
+        plain = as_made and tuple(given.shape[-3:]) == (planes.channels, planes.height, planes.width)
+        return [given.ndim - 2, given.ndim - 1] if plain else []
+
     def _of_function(
         self,
         where: str,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,12 +11,19 @@ import torch
 
 
 def tensors_in(given: Any) -> Iterator[torch.Tensor]:
-    """All tensors in nested tuples, lists and dicts, in order."""
+    """All tensors in nested tuples, lists, deques and dicts, in order."""
     if isinstance(given, torch.Tensor):
         yield given
-    elif isinstance(given, (dict, list, tuple)):
+    elif isinstance(given, (dict, list, tuple, deque)):
         for value in given.values() if isinstance(given, dict) else given:
             yield from tensors_in(value)
+
+
+def copy_of(module: Any) -> Any:
+    """A copy of a module, or of a function; of tensors in it that operations made, which have no copies, the values."""
+    held = module.modules() if isinstance(module, torch.nn.Module) else ()
+    made = (each for one in held for each in tensors_in([*vars(one).values()]) if each.grad_fn is not None)
+    return copy.deepcopy(module, {id(each): each.detach().clone() for each in made})
 
 
 def entry_of(part: torch.Tensor, whole: torch.Tensor | None, last: bool = False) -> tuple[int, int] | None:

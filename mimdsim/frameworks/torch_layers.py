@@ -501,7 +501,11 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
         return graph.Source(by=by, of=tuple(combination(name, weight, each, timesteps) for each in parts_of(of)))
     if not isinstance(of, (LayerOutput, Input)):
         reads = f"'{weight}' is multiplied by" if weight else f"layer '{name}' reads"
-        raise refusal(f"{reads} {_describe(of)}; {NEAREST_FUNCTIONS.get(getattr(unread_in(of), 'by', ''), READABLE)}")
+        nearest = NEAREST_FUNCTIONS.get(getattr(unread_in(of), "by", ""), READABLE)
+        ends = [each for each in each_in((FunctionResult, *THROUGH), of) if not isinstance(each, FunctionResult)]
+        if isinstance(of, FunctionResult) and ends and all(isinstance(each, Input) for each in ends):
+            nearest = "nearest: a module that gets the example as this makes it"
+        raise refusal(f"{reads} {_describe(of)}; {nearest}")
     if isinstance(of, LayerOutput) and not of.spikes:
         raise refusal(f"layer '{name}' reads a state of '{of.layer}'; layers read spikes")
     if isinstance(of, LayerOutput) and of.layer == name:

@@ -103,6 +103,7 @@ READ = {
     "written into it": {"reset": written_into},
     "taken and written back": {"reset": taken},
     "divided by states": {"reset": lambda v, z: torch.sub(v, z, alpha=0.5) / (1 + z + v.abs())},
+    "subtracted the other way round": {"reset": lambda v, z: -torch.rsub(v, 0.5 * z, alpha=0.9)},
     "the larger": {"reset": lambda v, z: torch.maximum(v * (1 - z), 0.1 * v) + torch.min(v, z) - z},
     "a bias by hand": {"current": biased},
     "refractory": {"current": refractory},

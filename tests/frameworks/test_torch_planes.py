@@ -673,6 +673,45 @@ def test_attention_of_spikes_is_read_however_it_is_written(written: str) -> None
     assert source in [each for every in workload.network.sources.values() for each in every]
 
 
+@pytest.mark.parametrize("written", [lambda z: z.sum(3), lambda z: z.mT.sum(-1), lambda z: z.sum((3,))])
+def test_what_adds_up_over_tokens_is_a_product_by_channel(written: Any) -> None:
+    """That its gradients are PyTorch's is checked as it is read."""
+    module, example, _ = zoo.example(zoo.ZOO["Spike-driven transformer"])
+    module.attend = lambda q, k, v: q * module.kv_lif(written(k * v).unsqueeze(3))
+    found = mimdsim.from_torch(module, example).network.sources
+    assert ("matmul_tn(hidden2, hidden3, 6)",) in found.values()
+    assert ("matmul_nn(hidden1, hidden4, 6)",) in found.values()
+
+
+def test_planes_times_spikes_of_every_channel_are_a_product_by_channel() -> None:
+    """A squeeze and excitation of spikes; the product with those of other channels is refused."""
+
+    class Excited(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.conv, self.fc, self.mix, self.head = (
+                nn.Conv2d(2, 4, 3, padding=1), nn.Linear(4, 4), nn.Conv2d(4, 3, 1), nn.Linear(3, 3),
+            )  # fmt: skip
+            self.lifs = nn.ModuleList(neuron.LIFNode(v_threshold=0.5, detach_reset=True) for _ in range(3))
+            self.axes = lambda gate: gate[..., None, None]
+            for each in (self.conv, self.fc, self.mix):
+                each.weight.data.mul_(4)
+
+        def forward(self, x: Any) -> Any:
+            out = 0
+            for each in x:
+                sent = self.lifs[0](self.conv(each))
+                gate = self.axes(self.lifs[1](self.fc(sent.mean((2, 3)))))
+                out = out + self.head(self.lifs[2](self.mix(sent * gate)).mean((2, 3)))
+            return out
+
+    module, example = Excited(), (torch.rand(7, 2, 2, 4, 4) < 0.4).float()
+    assert mimdsim.from_torch(module, example).network.sources["hidden2"] == ("matmul_nn(hidden0, hidden1, 4)",)
+    module.axes = lambda gate: gate[:, None, :, None]
+    assert "'mix.weight' is multiplied by what 'mul' made" in refusal(module, example, None)
+
+
 @pytest.mark.parametrize(
     ("attend", "said"),
     [

@@ -90,11 +90,60 @@ def _half_at_random(_: Any, sent: Any) -> Any:
     return 0.5 * sent if torch.rand(1).item() < 0.5 else sent
 
 
+def _keep_a_view(module: Any) -> None:
+    module.kept = module.drop(torch.ones(1, SAMPLES, HIDDEN))[0]
+
+
+def _drop_nobody(_: Any, sent: Any) -> Any:
+    """Branches that are left out with a probability at which the example shows none."""
+    return sent * sent.new_empty(SAMPLES, 1).bernoulli_(1 - 1e-9).div_(1 - 1e-9)
+
+
+def _divided(by: Callable[[Any], float]) -> Any:
+    """A module whose output is divided by what it works out of itself."""
+    held: list[float] = []
+    return Net(lambda module: held.append(by(module)), ends=lambda sent, _: torch.stack(sent).sum(0) / held[-1])
+
+
+class Recording(Net):
+    """It keeps what it sent, scales its input by its weights, and was called before."""
+
+    def __init__(self) -> None:
+        super().__init__(hidden=lambda module, sent: sent / float(module.fc1.weight.abs().max().detach()))
+        self.record = self(spikes())
+
+    def forward(self, x: Any) -> Any:
+        self.record = super().forward(x)
+        return self.record
+
+
+class Clamped(Net):
+    """Weights within bounds, of a checkpoint in float16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.half().float()
+
+    def forward(self, x: Any) -> Any:
+        first, out = self.lif1.init_leaky(), []
+        for now in x:
+            sent, first = self.lif1(functional.linear(now, self.fc1.weight.clamp(-9, 9), self.fc1.bias), first)
+            out.append(self.fc2(sent))
+        return torch.stack(out).sum(0)
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "dropout of what is fed back": (
         lambda: Net(back=lambda module, sent: module.rec(module.drop(sent))), "'lif1' reads itself through dropout",
     ),
     "one mask for all timesteps": (lambda: Net(_keep, _draw_once), "reads random numbers that the module draws"),
+    "a view of one mask": (lambda: Net(_keep_a_view, _draw_once), "reads random numbers that the module draws"),
+    "a mask that leaves nothing out": (lambda: Net(hidden=_drop_nobody), "random numbers that .* never left out"),
+    "a norm of weights divides the output": (
+        lambda: _divided(lambda module: float(module.fc2.weight.norm())), r"another network \(what divides the output",
+    ),
+    "a norm of weights divides spikes, of a module that keeps what it made": (Recording, "another network"),
+    "weights of a checkpoint in float16 are clamped": (Clamped, "multiplies by what 'clamp' made of 'fc1.weight'"),
     "random numbers decide": (lambda: Net(hidden=_half_at_random), "'item' reads random numbers"),
     "weights are clamped": (lambda: Net(without_gradients(_clamp)), "changes 'fc1.weight' in its forward pass"),
     "weights are masked": (lambda: Net(_mask), "changes 'fc1.weight' in its forward pass"),
@@ -119,7 +168,7 @@ def _mask_again(module: Any) -> None:
     module.fc1.weight.data *= module.mask
 
 
-@pytest.mark.parametrize("changes", ["a mask", "bounds", "signs"])
+@pytest.mark.parametrize("changes", ["a mask", "bounds", "far bounds", "signs"])
 def test_changes_of_weights_that_do_nothing_on_the_example_are_refused(changes: str) -> None:
     """A module that has been called has weights as its forward pass leaves them."""
     low = 0 if changes == "signs" else -9
@@ -299,12 +348,33 @@ def _reset_first() -> Any:
     return ByHand()
 
 
+def _normed(net: Any) -> Any:
+    with warnings.catch_warnings(action="ignore"):
+        nn.utils.weight_norm(net.fc1)
+    return net
+
+
+def _shown(change: Callable[[Any], Any]) -> Any:
+    """A module that changes its example first."""
+    net = Net()
+    plain = net.forward
+    net.forward = lambda x: plain(change(x))  # type: ignore[method-assign]
+    return net
+
+
 NAMED: dict[str, tuple[Callable[[], Any], str]] = {
     "a norm": (lambda: _Cell(lambda made, sent: made.norm(sent[-1])), "of 'out.weight' with what 'norm' made"),
     "attention": (
         lambda: _Cell(lambda _, sent: (torch.softmax(sent, 0) * sent).sum(0)), "sent, but what 'softmax' made of it",
     ),
     "two outputs": (_TwoHeads, r"leads to nothing that 'lif[23]' gets, whose output is read; nearest: "),
+    "a change of the example": (
+        lambda: _shown(lambda x: x.clamp(0, 1)),
+        "'fc1.weight' is multiplied by what 'clamp' made; nearest: a module that gets the example as this makes it",
+    ),
+    "an older weight norm": (
+        lambda: _normed(Net()), r"'fc1' \(Linear\) has hooks.*torch.nn.utils.remove_weight_norm",
+    ),
     "products of gates": (_reset_first, "read 'new.weight' apart from 'gates.weight'"),
 }  # fmt: skip
 
@@ -426,6 +496,24 @@ def test_decisions_by_values_of_tensors_are_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mimdsim.from_torch(Net(), spikes())
+
+
+def test_numbers_that_are_taken_out_of_tensors_and_penalties_are_told() -> None:
+    with pytest.warns(UserWarning, match=r"takes numbers out of tensors \('item'\)"):
+        mimdsim.from_torch(Net(hidden=lambda _, sent: (1.0 if sent.sum().item() < 1e9 else 2.0) * sent), spikes())
+    with pytest.warns(UserWarning, match=r"also returns a number that is learned from.*training.firing_strength"):
+        mimdsim.from_torch(
+            Net(ends=lambda sent, potentials: (torch.stack(sent), potentials[-1].square().mean())), spikes()
+        )
+
+
+def test_gradients_of_pytorch_that_are_not_finite_are_refused() -> None:
+    net = Net()
+    net.lif1.spike_grad = snn.surrogate.sigmoid(slope=25)
+    with torch.no_grad():
+        net.fc1.weight.mul_(1000)
+    with pytest.raises(DescriptionError, match="gets a gradient from PyTorch on the example that is not finite"):
+        mimdsim.from_torch(net, spikes())
 
 
 def test_states_that_are_kept_from_call_to_call_are_told() -> None:

@@ -2242,6 +2242,17 @@ class LinearSpikformer(Spikformer):
         return self.lifs[name](made.reshape(*tokens.shape[:3], -1).contiguous()).transpose(-1, -2)
 
 
+class SpikeDrivenAttention(Spikformer):
+    """Self-attention of the spike-driven transformer (Yao et al. 2023): channels of q by which k and v often agree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kv_lif = neuron.LIFNode(tau=2.0, v_threshold=0.5, detach_reset=True, step_mode="m")
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        return q.mul(self.kv_lif(k.mul(v).sum(dim=-2, keepdim=True)))
+
+
 class NormedLoop(Loop):
     """snnTorch, a loop over time with a batch norm in every timestep."""
 
@@ -2858,6 +2869,9 @@ ZOO: dict[str, TorchNetwork] = {
         make=SpikeDriven, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),
     "Spikformer": TorchNetwork(make=Spikformer, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0),
+    "Spike-driven transformer": TorchNetwork(
+        make=SpikeDrivenAttention, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
     "Spikformer, linear layers of tokens": TorchNetwork(
         make=LinearSpikformer, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
     ),
