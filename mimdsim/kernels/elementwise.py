@@ -185,7 +185,7 @@ def _on_parts(
 ) -> None:
     """One vertex for every part of `out`, on the same boxes of all operands."""
     parts = parts_of(out)
-    k.place(step, codelet, parts.tiles, {"out": out, **operands}, parts.columns, constants=constants)
+    k.place(step, codelet, parts.tiles, {"out": out, **operands}, parts.columns(), constants=constants)
 
 
 def _same_shape(what: str, one: Variable, other: Variable) -> None:
@@ -205,7 +205,7 @@ def _on_boxes(
     name: str, axes: int, fields: str, compute: Function, cost: TileFormula, code_bytes: int, **more: Any
 ) -> Codelet:
     """fields: access and name of each, all with the box of a part."""
-    signature = "; ".join(f"{field}[{box_of(axes)}]" for field in fields.split("; "))
+    signature = "; ".join(f"{field}[{', '.join(box_of(axes))}]" for field in fields.split("; "))
     extents = {"keys": Length("out", axes - 1)}
     more |= {"extents": extents, "form": "vertex", "code_bytes": code_bytes}
     return on_elements(name, signature, compute, cost, "out", **({"flops": 0} | more))

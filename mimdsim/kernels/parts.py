@@ -14,6 +14,7 @@ from mimdsim.program.mapping import FLAT
 from mimdsim.program.vertex_boxes import bounds_of, boxes_on_tiles, distinct_boxes, spatial_mapping
 
 POPOPS = "PopLibs popops cycle estimators (commit 7eac0f2)"
+ENDS = "start", "stop"  # of columns
 # the vendor's names of number formats, by numpy's
 FORMATS = {
     "float32": "f32",
@@ -48,27 +49,24 @@ class Parts:
     """Boxes of a variable on tiles: int64[parts, axes, 2] of start and stop, and int64[parts]."""
 
     tiles: np.ndarray
-    boxes: np.ndarray
+    bounds: np.ndarray
 
-    @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """Columns of a vertex table with one vertex per part, named as by `box_of`."""
-        return {
-            f"{end}{axis}": self.boxes[:, axis, which]
-            for axis in range(self.boxes.shape[1])
-            for which, end in enumerate(("start", "stop"))
-        }
+    def columns(self, ends: tuple[str, str] = ENDS, reach: int = 0) -> dict[str, np.ndarray]:
+        """Columns of a vertex table with one vertex per part, `reach` further out, named as by `box_of`."""
+        bounds = self.bounds + np.array([-reach, reach])
+        axes = range(bounds.shape[1])
+        return {f"{end}{axis}": bounds[:, axis, side] for axis in axes for side, end in enumerate(ends)}
 
     @property
     def lengths(self) -> np.ndarray:
         """int64[parts, axes]"""
-        extents: np.ndarray = self.boxes[:, :, 1] - self.boxes[:, :, 0]
+        extents: np.ndarray = self.bounds[:, :, 1] - self.bounds[:, :, 0]
         return extents
 
 
-def box_of(axes: int) -> str:
-    """The box of a field that takes a part of a variable with this many axes."""
-    return ", ".join(f"start{axis}:stop{axis}" for axis in range(axes))
+def box_of(axes: int, ends: tuple[str, str] = ENDS) -> tuple[str, ...]:
+    """The box of a field that takes a part of a variable with this many axes, in these columns."""
+    return tuple(f"{ends[0]}{axis}:{ends[1]}{axis}" for axis in range(axes))
 
 
 def parts_of(variable: Variable) -> Parts:
@@ -85,8 +83,8 @@ def parts_of(variable: Variable) -> Parts:
     tiles, boxes = boxes_on_tiles(mapping, variable.shape)
     if mapping.axis == FLAT:
         tiles, bounds = distinct_boxes(tiles, bounds_of(boxes))
-        return Parts(tiles=tiles, boxes=bounds.transpose(2, 0, 1))
-    return Parts(tiles=tiles, boxes=boxes)
+        return Parts(tiles=tiles, bounds=bounds.transpose(2, 0, 1))
+    return Parts(tiles=tiles, bounds=boxes)
 
 
 def format_of(variable: Variable) -> str:
@@ -97,7 +95,7 @@ def format_of(variable: Variable) -> str:
 def same_parts(one: Parts, other: Parts) -> bool:
     """Whether both have the same boxes on the same tiles, in any order."""
     rows = [
-        sorted(zip(each.tiles.tolist(), each.boxes.reshape(len(each.tiles), -1).tolist(), strict=True))
+        sorted(zip(each.tiles.tolist(), each.bounds.reshape(len(each.tiles), -1).tolist(), strict=True))
         for each in (one, other)
     ]
     return rows[0] == rows[1]

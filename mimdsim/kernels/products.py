@@ -111,7 +111,7 @@ def _arrange_operand(k: Builder, held: Variable, blocks: Blocks, mapping: TileMa
         return held
     arranged = _declare_like(k, held, mapping)
     bounds = [(blocks.row_start, blocks.row_stop), (blocks.start, blocks.stop)]
-    parts = Parts(tiles=blocks.tiles, boxes=np.stack([np.stack(pair, axis=1) for pair in bounds], axis=1))
+    parts = Parts(tiles=blocks.tiles, bounds=np.stack([np.stack(pair, axis=1) for pair in bounds], axis=1))
     _move(k, f"arrange {held.name}", held, arranged, parts, transposed=blocks.fastest == 0)
     return arranged
 
@@ -123,7 +123,7 @@ def _move(k: Builder, step: str, source: Variable, target: Variable, parts: Part
     dtype = format_of(source)
     channels = unit.channels(dtype)
     codelet = _transpose(dtype, channels) if transposed else copy_codelet(dtype, 2)
-    k.place(step, codelet, parts.tiles, {"out": target, "source": source}, parts.columns)
+    k.place(step, codelet, parts.tiles, {"out": target, "source": source}, parts.columns())
 
 
 @lru_cache(maxsize=8)

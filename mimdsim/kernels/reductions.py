@@ -33,10 +33,11 @@ from mimdsim.costs.library.reductions import (
 from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.elementwise import CALL_BYTES, broadcast, copy
 from mimdsim.kernels.parts import Parts, box_of, format_of, parts_of, published, same_parts
-from mimdsim.program import Codelet, Length, Size, TileFormula, TileMapping, Variable, fields_of, terms_of
+from mimdsim.program import Codelet, Field, Length, Size, TileFormula, TileMapping, Variable, fields_of, terms_of
 from mimdsim.program.loops import Extent
 
 MORE_STAGES = 64  # reductionFactorThresholdToAddMoreStages: elements a result, or a piece of a stage, is worth
+TAKEN = "start_in", "stop_in"  # columns of what is reduced
 OPERATIONS: dict[str, np.ufunc] = {"add": np.add, "max": np.maximum, "min": np.minimum}
 SOURCE = (
     "PopLibs popops reduction vertices (lib/popops/reduction/CycleEstimationFunctions.cpp, 7eac0f2); results dealt to "
@@ -58,15 +59,15 @@ def reduce(k: Builder, x: Operand, axis: int | None = None, *, out: Operand, op:
         stages.reduce(x, axis, out, ends, _source_boxes(ends, axis, x.shape))
         return
     number = int(pieces.max()) + 1
-    if number == 1 and same_parts(Parts(tiles=parts.tiles, boxes=kept), ends):
-        stages.reduce(x, axis, out, Parts(tiles=parts.tiles, boxes=kept), parts.boxes)
+    if number == 1 and same_parts(Parts(tiles=parts.tiles, bounds=kept), ends):
+        stages.reduce(x, axis, out, Parts(tiles=parts.tiles, bounds=kept), parts.bounds)
         return
     partial, held = x, parts
     if not _is_partial(parts, pieces, axis):
         boxes = np.concatenate([np.stack([pieces, pieces + 1], axis=1)[:, None], kept], axis=1)
-        held = Parts(tiles=parts.tiles, boxes=boxes)
+        held = Parts(tiles=parts.tiles, bounds=boxes)
         partial = stages.partials((number, *rest), held, x)
-        stages.reduce(x, axis, partial, held, parts.boxes)
+        stages.reduce(x, axis, partial, held, parts.bounds)
     chip_of = _chips_of(k, parts.tiles, pieces)
     while (groups := _groups(k, chip_of, len(np.unique(held.tiles)), rest, op, format_of(x))) is not None:
         first, last, cuts = groups
@@ -74,9 +75,9 @@ def reduce(k: Builder, x: Operand, axis: int | None = None, *, out: Operand, op:
         held, which = _spread(chip_of, rest, cuts, k.machine.chip.tiles)
         more = stages.partials((len(chip_of), *rest), held, x)
         reach = np.stack([first[which], last[which]], axis=1)
-        stages.gather(partial, more, held, reach, held.boxes[:, 1:])
+        stages.gather(partial, more, held, reach, held.bounds[:, 1:])
         partial = more
-    stages.gather(partial, out, ends, np.tile([0, partial.shape[0]], (len(ends.tiles), 1)), ends.boxes)
+    stages.gather(partial, out, ends, np.tile([0, partial.shape[0]], (len(ends.tiles), 1)), ends.bounds)
 
 
 @at_users_line()
@@ -99,7 +100,7 @@ class _Stages:
 
     def partials(self, shape: tuple[int, ...], parts: Parts, like: Variable) -> Variable:
         """A variable for results of a stage, part by part on its tiles."""
-        mapping = TileMapping.of_boxes(parts.tiles, parts.boxes, shape)
+        mapping = TileMapping.of_boxes(parts.tiles, parts.bounds, shape)
         return self._k.variable(self._k.unused_name(f"{self._name} partial"), shape, like.dtype, mapping=mapping)
 
     def gather(self, source: Variable, target: Variable, parts: Parts, reach: np.ndarray, results: np.ndarray) -> None:
@@ -111,13 +112,8 @@ class _Stages:
 
     def reduce(self, source: Variable, axis: int | None, target: Variable, parts: Parts, boxes: np.ndarray) -> None:
         """Boxes of `source` reduced along an axis (None: all) into the parts of `target`."""
-        taken = len(source.shape)
-        columns = parts.columns | {
-            f"{end}_in{index}": boxes[:, index, which]
-            for index in range(taken)
-            for which, end in enumerate(("start", "stop"))
-        }
-        codelet = _reduction(self._op, self._dtype, axis, taken, len(target.shape))
+        columns = parts.columns() | Parts(tiles=parts.tiles, bounds=boxes).columns(TAKEN)
+        codelet = _reduction(self._op, self._dtype, axis, len(source.shape), len(target.shape))
         self._k.place(f"reduce {self._name}", codelet, parts.tiles, {"out": target, "source": source}, columns)
 
 
@@ -141,14 +137,14 @@ def _boxes_without_axis(parts: Parts, axis: int | None) -> np.ndarray:
     """The boxes without the axis; for a full reduction, that of the single result."""
     if axis is None:
         return np.broadcast_to(np.array([[[0, 1]]]), (len(parts.tiles), 1, 2)).copy()
-    return np.delete(parts.boxes, axis, axis=1)
+    return np.delete(parts.bounds, axis, axis=1)
 
 
 def _number_pieces(parts: Parts, kept: np.ndarray, axis: int | None) -> np.ndarray | None:
     """int64[parts]: which partial result each part makes, in order of tiles; None if results differ in this."""
     if axis is None:
         return np.argsort(np.argsort(parts.tiles, kind="stable"), kind="stable")
-    spans, which = np.unique(parts.boxes[:, axis], axis=0, return_inverse=True)
+    spans, which = np.unique(parts.bounds[:, axis], axis=0, return_inverse=True)
     _, place, counts = np.unique(kept.reshape(len(kept), -1), axis=0, return_inverse=True, return_counts=True)
     which, place = which.reshape(-1), place.reshape(-1)
     if (counts != len(spans)).any() or len(np.unique(which * len(counts) + place)) != len(which):
@@ -164,14 +160,14 @@ def _source_boxes(ends: Parts, axis: int | None, shape: tuple[int, ...]) -> np.n
     """Boxes of the source for parts of the result."""
     assert axis is not None
     whole = np.broadcast_to(np.array([[[0, shape[axis]]]]), (len(ends.tiles), 1, 2))
-    return np.concatenate([ends.boxes[:, :axis], whole, ends.boxes[:, axis:]], axis=1)
+    return np.concatenate([ends.bounds[:, :axis], whole, ends.bounds[:, axis:]], axis=1)
 
 
 def _is_partial(parts: Parts, pieces: np.ndarray, axis: int | None) -> bool:
     """Whether no tile has two elements to reduce, and x is what the first stage would leave."""
-    if axis not in (None, 0) or (axis is None and parts.boxes.shape[1] > 1):
+    if axis not in (None, 0) or (axis is None and parts.bounds.shape[1] > 1):
         return False
-    return bool((parts.boxes[:, 0, 0] == pieces).all() and (parts.lengths[:, 0] == 1).all())
+    return bool((parts.bounds[:, 0, 0] == pieces).all() and (parts.lengths[:, 0] == 1).all())
 
 
 def _chips_of(k: Builder, tiles: np.ndarray, pieces: np.ndarray) -> np.ndarray:
@@ -215,7 +211,7 @@ def _spread(chips: np.ndarray, rest: tuple[int, ...], cuts: int, per_chip: int) 
     boxes[:, axis] = np.stack([edges[cut], edges[cut + 1]], axis=1)
     rows = np.stack([group, group + 1], axis=1)[:, None]
     tiles = chips[group] * per_chip + place % per_chip
-    return Parts(tiles=tiles, boxes=np.concatenate([rows, boxes], axis=1)), group
+    return Parts(tiles=tiles, bounds=np.concatenate([rows, boxes], axis=1)), group
 
 
 @lru_cache(maxsize=128)
@@ -252,8 +248,9 @@ def _reduction(op: str, dtype: str, axis: int | None, axes: int, out_axes: int) 
 
     return Codelet(
         name=f"Reduce<{op.upper()},{dtype}>",
-        fields=fields_of(
-            f"write out[{box_of(out_axes)}]; read source[{', '.join(f'start_in{i}:stop_in{i}' for i in range(axes))}]"
+        fields=(
+            Field(name="out", access="write", box=box_of(out_axes)),
+            Field(name="source", access="read", box=box_of(axes, TAKEN)),
         ),
         compute=compute,
         form="vertex",
@@ -271,20 +268,20 @@ def gather(k: Builder, table: Operand, indices: Operand, *, out: Operand) -> Non
     _check("gather", table, indices, out)
     k.require_between_supersteps("gather")
     parts, rows = parts_of(table), indices.shape[0]
-    spans, piece = np.unique(parts.boxes[:, 0], axis=0, return_inverse=True)
+    spans, piece = np.unique(parts.bounds[:, 0], axis=0, return_inverse=True)
     piece = piece.reshape(-1)
     whole = np.broadcast_to(np.array([[0, rows]]), (len(piece), 2))
-    found = Parts(tiles=parts.tiles, boxes=np.stack([whole, parts.boxes[:, 1]], axis=1))
+    found = Parts(tiles=parts.tiles, bounds=np.stack([whole, parts.bounds[:, 1]], axis=1))
     if len(spans) == 1 and same_parts(found, parts_of(out)):
         _over_table(k, f"gather {out.name}", _gather(format_of(table), 2), parts, {"out": out, "table": table}, indices)
         return
-    if len(np.unique(np.column_stack([piece, parts.boxes[:, 1]]), axis=0)) != len(piece) or len(piece) % len(spans):
+    if len(np.unique(np.column_stack([piece, parts.bounds[:, 1]]), axis=0)) != len(piece) or len(piece) % len(spans):
         raise MappingError(f"gather: parts of '{table.name}' do not form a grid; spread it along one axis")
-    boxes = np.concatenate([np.stack([piece, piece + 1], axis=1)[:, None], found.boxes], axis=1)
+    boxes = np.concatenate([np.stack([piece, piece + 1], axis=1)[:, None], found.bounds], axis=1)
     shape = (len(spans), rows, table.shape[1])
     mapping = TileMapping.of_boxes(parts.tiles, boxes, shape)
     if len(spans) == 1:
-        shape, mapping = shape[1:], TileMapping.of_boxes(parts.tiles, found.boxes, shape[1:])  # type: ignore[assignment]
+        shape, mapping = shape[1:], TileMapping.of_boxes(parts.tiles, found.bounds, shape[1:])  # type: ignore[assignment]
     held = k.variable(k.unused_name(f"{table.name} found"), shape, table.dtype, mapping=mapping)
     codelet = _gather(format_of(table), len(shape))
     _over_table(k, f"gather {out.name}", codelet, parts, {"out": held, "table": table}, indices, piece)
@@ -329,9 +326,10 @@ def _over_table(
     piece: np.ndarray | int = 0,
 ) -> None:
     """One vertex for every part of the table."""
-    k.place(step, codelet, parts.tiles, {**operands, "indices": indices}, {**parts.columns, "piece": piece})
+    k.place(step, codelet, parts.tiles, {**operands, "indices": indices}, {**parts.columns(), "piece": piece})
 
 
+TABLE = ", ".join(box_of(2))
 LOOPS: dict[str, Extent] = {"elements": Length("table", 1), "offsets": Length("indices", 0)}
 
 
@@ -360,7 +358,7 @@ def _gather(dtype: str, axes: int) -> Codelet:
         out[inside] = table[indices[inside] - first]
 
     cost = published(multi_slice_cycles, "MultiSlice, worst case", tuple(LOOPS), dtype=dtype)
-    fields = f"write out[{'piece, ' if axes == 3 else ''}:, start1:stop1]; read table[{box_of(2)}]; read indices[:]"
+    fields = f"write out[{'piece, ' if axes == 3 else ''}:, start1:stop1]; read table[{TABLE}]; read indices[:]"
     return _over_indices("MultiSlice", dtype, fields, compute, cost)
 
 
@@ -373,6 +371,6 @@ def _scatter(dtype: str) -> Codelet:
     def price(elements: Any, offsets: Any, *, worker_contexts: int, vector_bytes: int) -> Any:  # rows go word by word
         return scatter_add_cycles(elements, offsets, dtype=dtype, worker_contexts=worker_contexts)
 
-    fields = f"update table[{box_of(2)}]; read rows[:, start1:stop1]; read indices[:]"
+    fields = f"update table[{TABLE}]; read rows[:, start1:stop1]; read indices[:]"
     cost = published(price, "MultiUpdateOp ADD, worst case", tuple(LOOPS))
     return _over_indices("MultiUpdateAdd", dtype, fields, compute, cost)

@@ -309,7 +309,7 @@ def test_groups_are_cut_along_their_longest_axis_and_take_tiles_in_turn() -> Non
     parts, group = reductions._spread(np.array([0, 0, 1]), (2, 5), 2, 3)
     assert group.tolist() == [0, 0, 1, 1, 2, 2]
     assert parts.tiles.tolist() == [0, 1, 2, 0, 3, 4]  # chip 0 has tiles 0 to 2
-    assert parts.boxes.tolist() == [
+    assert parts.bounds.tolist() == [
         [[number, number + 1], [0, 2], cut] for number in range(3) for cut in ([0, 2], [2, 5])
     ]
 

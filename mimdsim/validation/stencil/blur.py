@@ -51,6 +51,7 @@ from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 from mimdsim.validation.stencil.boxes import (
+    OWN,
     PIXELS,
     Boxes,
     Placed,
@@ -205,7 +206,7 @@ def _tables(codelet: Codelet, slices: Placed, old: str, new: str) -> tuple[Verte
         operands = dict.fromkeys(HALO, old) | {"old": IN_ROWS if in_rows else old, "new": OUT_ROWS if in_rows else new}
         operands |= {name: IN_COLUMNS for name, here in (("west", beside_west), ("east", beside_east)) if here}
         boxes = slices.boxes.take(chosen)
-        columns = boxes.columns() | boxes.columns(("before", "after"), reach=1)
+        columns = boxes.columns(OWN) | boxes.columns(("before", "after"), reach=1)
         tables.append(VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=columns))
     return tuple(tables)
 

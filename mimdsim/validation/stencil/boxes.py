@@ -34,23 +34,16 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.kernels.parts import Parts, box_of
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileMapping, VertexTable, WorkerBundles
 from mimdsim.program.mapping import Band
 
+OWN = "low", "high"  # columns of the cells of a vertex
 CONTEXTS = {2: (6,), 3: (2, 3)}  # parts of a solver's box on a tile along its first axes, one context each
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Boxes:
-    """Boxes of cells or pixels, int64[boxes, axes, 2]: start and stop per axis, and their tiles, int64[boxes]."""
-
-    bounds: np.ndarray
-    tiles: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """int64[boxes, axes]"""
-        return np.asarray(self.bounds[:, :, 1] - self.bounds[:, :, 0])
+class Boxes(Parts):
+    """Boxes of cells or pixels on tiles."""
 
     def take(self, chosen: np.ndarray) -> Boxes:
         """Those at the places `chosen`, or where it is true."""
@@ -72,17 +65,6 @@ class Boxes:
 
     def _whole(self) -> Boxes:
         return self.take(np.all(self.lengths > 0, axis=1))
-
-    def columns(self, ends: tuple[str, str] = ("low", "high"), reach: int = 0) -> dict[str, np.ndarray]:
-        """Columns of vertices: both ends along every axis, `reach` cells further out: low0, high0, low1 ..."""
-        bounds = self.bounds + np.array([-reach, reach])
-        axes = range(bounds.shape[1])
-        return {f"{end}{axis}": bounds[:, axis, side] for axis in axes for side, end in enumerate(ends)}
-
-
-def box_of(axes: int, ends: tuple[str, str] = ("low", "high")) -> tuple[str, ...]:
-    """The box of a field in these columns."""
-    return tuple(f"{ends[0]}{axis}:{ends[1]}{axis}" for axis in range(axes))
 
 
 def cut(extent: Any, parts: int, *, longest_first: bool = False) -> np.ndarray:
@@ -270,7 +252,7 @@ SOURCE = (
     "assumed after the strided copy of osmarks/ipu-stack (kernel/copy.rs, C600): 294 cycles a call of all contexts, "
     "6 bundles a row and 2 for every 8 bytes; {}"
 )
-PIXELS = (*box_of(2), ":")
+PIXELS = (*box_of(2, OWN), ":")
 
 
 class Placed:
@@ -308,7 +290,7 @@ def column_copies(slices: Placed, item_bytes: int, source: str, target: str) -> 
 def copies(codelet: Codelet, boxes: Boxes, source: str, target: str) -> tuple[VertexTable, ...]:
     """A table of copies of boxes, from `source` to the same places in `target`; none of no boxes."""
     operands = {"source": source, "target": target}
-    table = VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=boxes.columns())
+    table = VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=boxes.columns(OWN))
     return (table,) if len(boxes.tiles) else ()
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import plan_exchanges
+from mimdsim.kernels.parts import box_of
 from mimdsim.machine import MimdMachine
 from mimdsim.program import (
     Codelet,
@@ -39,9 +40,9 @@ from mimdsim.program import (
 )
 from mimdsim.validation.stencil.boxes import (
     CONTEXTS,
+    OWN,
     Boxes,
     CutGrid,
-    box_of,
     computed,
     copies,
     copy_codelet,
@@ -248,7 +249,7 @@ SOLVERS = {(problem, 2 * solver.pad, solver.vertex): solver for problem, solver 
 
 def codelet_of(solver: Solver, *, reloaded: bool = False) -> Codelet:
     """Its vertex; reloaded: with constants and row pointers loaded again every turn, the slowest reading of the C++."""
-    own, around = box_of(solver.axes), box_of(solver.axes, REACHED)
+    own, around = box_of(solver.axes, OWN), box_of(solver.axes, REACHED)
     rows = (solver.pairs or solver.loop).rows * POINTER_BUNDLES + LOOP_BUNDLES
     if solver.pairs is None:
         terms = [solver.loop.term("cells", reloaded=reloaded)]
@@ -303,7 +304,7 @@ class _Turn:
             fields | {role: name for name, role in self.gathered.items()} | {name: name for name in solver.updated}
         )
         operands["new"] = WRITTEN if self.moved else turning[-1]
-        rows = copy_codelet(ITEM_BYTES, box_of(solver.axes), solver.axes - 1)
+        rows = copy_codelet(ITEM_BYTES, box_of(solver.axes, OWN), solver.axes - 1)
         body = self._boundary(turning[-2], number) if solver.boundary else []
         before = (copies(rows, self.own, fields[role], name) for name, role in self.gathered.items())
         body.append(_superstep("pre copies", number, tuple(itertools.chain(*before))))
@@ -321,7 +322,7 @@ class _Turn:
         )  # both ends of a row one by one, or the first alone if that leaves pairs
         ends = (2 - along % 2) * rows if in_pairs else 0 * rows
         columns = {"rows": rows, "cells": rows * along, "ends": ends, "pairs": (rows * along - ends) // 2}
-        columns |= self.work.columns() | self.work.columns(REACHED, reach=self.solver.pad)
+        columns |= self.work.columns(OWN) | self.work.columns(REACHED, reach=self.solver.pad)
         return VertexTable(codelet=self.codelet, tiles=self.work.tiles, operands=operands, columns=columns)
 
     def _boundary(self, field: str, number: int) -> list[Superstep]:
