@@ -268,6 +268,13 @@ def has_default(record: BaseModel, key: str) -> bool:
     return bool(getattr(record, key) == type(record).model_fields[key].get_default(call_default_factory=True))
 
 
+def is_given(described: BaseModel, dotted: str) -> bool:
+    """Whether a key of a section is given, with another value than by default."""
+    name, key = dotted.split(".")
+    section = getattr(described, name)
+    return section is not None and key in section.model_fields_set and not has_default(section, key)
+
+
 def dotted_changes(changes: Mapping[str, Any] | None, where: str = "changes") -> dict[str, Any]:
     """Changes by dotted key, of those too that are given as tables of sections: {"tile": {"worker_contexts": 12}} is
     {"tile.worker_contexts": 12}. Raises DescriptionError for a key that is given twice."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from mimdsim.base.schema import Section, SourcedSection, has_default, toml_value
+from mimdsim.base.schema import Section, SourcedSection, is_given, toml_value
 from mimdsim.base.units import dimension
 from mimdsim.machine.codelet_costs import NATIVE
 from mimdsim.machine.gpu import GpuMachine
@@ -215,14 +215,7 @@ def keys_without_effect(machine: MimdMachine | GpuMachine) -> dict[str, str]:
 
 def unread_keys(machine: MimdMachine | GpuMachine) -> dict[str, str]:
     """Those that are given, with another value than by default."""
-    found: dict[str, str] = {}
-    for dotted, why in keys_without_effect(machine).items():
-        name, key = dotted.split(".")
-        section = getattr(machine, name)
-        given = section is not None and key in section.model_fields_set
-        if given and not has_default(section, key):
-            found[dotted] = why
-    return found
+    return {dotted: why for dotted, why in keys_without_effect(machine).items() if is_given(machine, dotted)}
 
 
 def routers_in_a_line(machine: MimdMachine) -> Iterator[str]:

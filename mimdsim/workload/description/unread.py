@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mimdsim.base.schema import has_default
+from mimdsim.base.schema import is_given
 from mimdsim.graph.norms import OF_SAMPLES
 
 if TYPE_CHECKING:
@@ -164,8 +164,6 @@ def unread_keys(workload: Workload, changed: Collection[str] = ()) -> Iterator[U
             continue
         because = why.format(decided_by=decided_by, value=list(value) if isinstance(value, tuple) else value)
         for dotted in keys:
-            name, key = dotted.split(".")
-            section = getattr(workload, name)
             serves_another = decided_by in changed and dotted not in changed
-            if key in section.model_fields_set and not serves_another and not has_default(section, key):
+            if is_given(workload, dotted) and not serves_another:
                 yield Unread(dotted, decided_by, f"{dotted}: has no effect, because {because}")
