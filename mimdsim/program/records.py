@@ -354,6 +354,14 @@ class Superstep(Shown):
             names += [table.operands[item.name] for item in table.codelet.fields if item.writes and table.vertices]
         return tuple(dict.fromkeys(names))
 
+    @property
+    def sequences(self) -> set[str]:
+        """The variables of which it takes the entry of a timestep."""
+        found = {copy.source for copy in self.copies if copy.source_shift is not None}
+        found |= {copy.target for copy in self.copies if copy.target_shift is not None}
+        fields = ((table, item) for table in self.tables for item in table.codelet.fields)
+        return found | {table.operands[item.name] for table, item in fields if item.shift is not None}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordedActivity(Shown):

@@ -104,11 +104,7 @@ def _tracked_variables(program: Program) -> dict[str, DefinedElements]:
     for superstep, _, _ in program.supersteps():
         for name in superstep.variables_written:
             writers.setdefault(name, {})[superstep.name] = None
-        for table in superstep.tables:
-            timed |= {table.operands[item.name] for item in table.codelet.fields if item.shift is not None}
-        for copy in superstep.copies:
-            timed |= {copy.source} if copy.source_shift is not None else set()
-            timed |= {copy.target} if copy.target_shift is not None else set()
+        timed |= superstep.sequences
     return {
         name: DefinedElements(
             variable=variable,
