@@ -187,6 +187,11 @@ def show_bytes(count: float, *beside: float) -> str:
     return distinct_texts([count, *beside], _bytes_in, (1, 0))[0]
 
 
+def bytes_of(part: float, whole: float) -> str:
+    """'143.2 KiB of 624.0 KiB'; to the byte where these would look alike."""
+    return f"{show_bytes(part, whole)} of {show_bytes(whole, part)}"
+
+
 def _bytes_in(count: float, digits: int) -> str:
     if not digits:
         return f"{count:,.0f} B"

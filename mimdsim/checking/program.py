@@ -20,7 +20,7 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.base.schema import build as build_section
 from mimdsim.base.schema import given_keys
-from mimdsim.base.units import counted, show_bytes
+from mimdsim.base.units import bytes_of, counted, show_bytes
 from mimdsim.base.user_code import call_users, function_in, load_file
 from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_problems, misfit, no_terms, wrong_output
 from mimdsim.checking.coverage import Operands
@@ -194,9 +194,9 @@ def memory_finding(program: Program, machine: MimdMachine) -> Finding:
     """Whether the program fits the tiles, and its code their executable region."""
     memory = measure_memory(program, machine)
     limit, peak = machine.tile.sram_bytes, memory.peak_bytes
-    text = f"fullest tile {memory.peak_tile} needs {show_bytes(peak, limit)} of {show_bytes(limit, peak)}"
-    if memory.peak_bytes > limit:
-        text += f"; over by {show_bytes(memory.peak_bytes - limit)}"
+    text = f"fullest tile {memory.peak_tile} needs {bytes_of(peak, limit)}"
+    if peak > limit:
+        text += f"; over by {show_bytes(peak - limit)}"
         for name, size in memory.largest(memory.peak_tile, 1):  # none where it only receives
             text += f", largest: {name} with {show_bytes(size)}"
     code = memory.code + memory.vertices
@@ -207,7 +207,7 @@ def memory_finding(program: Program, machine: MimdMachine) -> Finding:
             f"; code and vertex state of tile {fullest} take {show_bytes(most, region)}, the executable region has "
             f"{show_bytes(region, most)}"
         )
-    return Finding(name="memory", passed=memory.peak_bytes <= limit and fits_executable(memory, machine), text=text)
+    return Finding(name="memory", passed=peak <= limit and fits_executable(memory, machine), text=text)
 
 
 def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, strict: bool = False) -> list[Finding]:

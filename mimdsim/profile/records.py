@@ -11,7 +11,7 @@ from typing import Literal
 
 from mimdsim.base.residuals import Residuals, combined, interval
 from mimdsim.base.shown import Sheet, Shown, brief
-from mimdsim.base.units import show_bytes, show_quantity
+from mimdsim.base.units import bytes_of, show_bytes, show_quantity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,9 +299,8 @@ class MemoryProfile(Shown):
 
     @property
     def peak_of_limit(self) -> str:
-        """'143.2 KiB of 624.0 KiB'; to the byte where these would look alike."""
-        peak, limit = self.peak_bytes, self.limit_bytes
-        return f"{show_bytes(peak, limit)} of {show_bytes(limit, peak)}"
+        """'143.2 KiB of 624.0 KiB'."""
+        return bytes_of(self.peak_bytes, self.limit_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)

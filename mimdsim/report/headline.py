@@ -117,17 +117,15 @@ def waiting_cycles(tiled: TiledProfile) -> float:
 
 def _memory(tiled: TiledProfile) -> Said:
     memory = tiled.memory
-    peak = show_bytes(memory.peak_bytes, memory.limit_bytes)
-    limit = show_bytes(memory.limit_bytes, memory.peak_bytes)
     if memory.fits:
         used = share(memory.peak_bytes, memory.limit_bytes)
-        return "good", f"Fits: peak {peak} of {limit} ({used}) on tile {thousands(memory.peak_tile)}."
+        return "good", f"Fits: peak {memory.peak_of_limit} ({used}) on tile {thousands(memory.peak_tile)}."
     if memory.peak_bytes <= memory.limit_bytes:
         return "bad", "Does NOT fit: code and vertex state need more than the executable region of a tile."
     if memory.code_alone:
         return "bad", f"Does NOT fit: {memory.code_alone}."
     over = show_bytes(memory.peak_bytes - memory.limit_bytes)
-    text = f"Does NOT fit: tile {thousands(memory.peak_tile)} needs {peak} of {limit}, {over} too much."
+    text = f"Does NOT fit: tile {thousands(memory.peak_tile)} needs {memory.peak_of_limit}, {over} too much."
     if memory.largest_on_peak_tile:
         name, category, nbytes = memory.largest_on_peak_tile[0]
         text += f" Largest there: {name} ({category}), {show_bytes(nbytes)}."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mimdsim.base.units import show_bytes
+from mimdsim.base.units import bytes_of
 from mimdsim.profile import GpuProfile, RunProfile, Span, TiledProfile, ratio_of, ratio_to_gpu
 from mimdsim.profile.records import KernelSpan
 from mimdsim.report.formatting import significant
@@ -57,9 +57,8 @@ class Contender:
 
     @property
     def bytes_of_memory(self) -> str:
-        """'143.2 KiB of 624.0 KiB'; to the byte where these would look alike."""
-        needed, memory = self.bytes_needed, self.memory_bytes
-        return f"{show_bytes(needed, memory)} of {show_bytes(memory, needed)}"
+        """'143.2 KiB of 624.0 KiB'."""
+        return bytes_of(self.bytes_needed, self.memory_bytes)
 
     @property
     def lacks(self) -> str:

@@ -4,7 +4,7 @@ inference."""
 from __future__ import annotations
 
 from mimdsim.base.shown import in_order
-from mimdsim.base.units import SOURCE_KINDS, counted, show_bytes
+from mimdsim.base.units import SOURCE_KINDS, bytes_of, counted
 from mimdsim.profile import GpuProfile, Inference, InferenceTime, RunProfile, TiledProfile
 from mimdsim.report.formatting import interval, milliseconds, plain, significant, thousands
 from mimdsim.report.machine_comparison import (
@@ -359,9 +359,7 @@ def _row(each: Inference, one: InferenceTime) -> list[Value]:
         one.timestep_how or "–",
         shown(significant(each.batch / one.seconds_per_batch), each.batch / one.seconds_per_batch),
         "–" if one.joules is None else shown(significant(1e3 * one.joules / each.batch), one.joules / each.batch),
-        f"{show_bytes(each.peak_bytes, each.limit_bytes)} of {show_bytes(each.limit_bytes, each.peak_bytes)}"
-        if tiled
-        else "–",
+        bytes_of(each.peak_bytes, each.limit_bytes) if tiled else "–",
         thousands(each.tiles_used) if tiled else "–",
     ]
 
