@@ -44,6 +44,7 @@ from mimdsim.program.checks.scope import Scope
 from mimdsim.program.codelet_closure import is_library
 from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.program.records import vertex_name
+from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.workload import Workload, network_of
 
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
@@ -132,12 +133,10 @@ def with_missing_exchanges(program: Program) -> Program:
 
 def rules_finding(program: Program, machine: MimdMachine) -> Finding:
     """Whether the program keeps the rules of the machine; if not, the first problems."""
-    if program.chips > machine.links.chips or program.tiles_per_chip > machine.chip.tiles:
-        text = (
-            f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
-            f"{machine.links.chips} of {machine.chip.tiles}: build it for this machine"
-        )
-        return Finding(name="rules", passed=False, text=text)
+    try:
+        refuse_other_machine(program, machine, "build it for this machine")
+    except MappingError as refused:
+        return Finding(name="rules", passed=False, text=str(refused))
     problems = verify(program, machine.chip.tiles if program.chips == 1 else program.tiles)
     vertices = sum(table.vertices for step, _, _ in program.supersteps() for table in step.tables)
     if problems:

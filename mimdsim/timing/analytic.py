@@ -286,11 +286,11 @@ def _hop_bytes(program: Program, machine: MimdMachine) -> int:
     return int(fabric_of(machine).hop_bytes(program) @ np.array(times, np.int64))
 
 
-def refuse_other_machine(program: Program, machine: MimdMachine) -> None:
+def refuse_other_machine(program: Program, machine: MimdMachine, advice: str = "compile it for this machine") -> None:
     if program.tiles_per_chip > machine.chip.tiles or program.chips > machine.links.chips:
         raise MappingError(
             f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
-            f"{machine.links.chips} of {machine.chip.tiles}: compile it for this machine"
+            f"{machine.links.chips} of {machine.chip.tiles}: {advice}"
         )
 
 
