@@ -274,6 +274,8 @@ class Recorder(ProductRecorder):
             return self.mark(made, pooled)
         if name in ("mean", "sum") and (voted := self._voted(name, args, kwargs, known)) is not None:
             return self.mark(made, voted)
+        if (entry := self._made_of_input(name, known, args, made)) is not None:
+            return self.mark(made, entry)
         number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if number and name in DIVIDES else name
         given = [*tensors_in([args, kwargs])]
@@ -284,6 +286,24 @@ class Recorder(ProductRecorder):
         times = self._times(by, args, made, divisor) if by in MASKS | DIVIDES and not kwargs else None
         several = {(each, getattr(each, "entry", None)): each for each in known}  # entries of one are others
         self.mark(made, times or self._unread(by, *several.values(), divisor=divisor))
+
+    def _made_of_input(self, name: str, known: list[Origin], args: Any, made: Any) -> Input | None:
+        """What a function makes of the example alone, as large, as the example that is read."""
+        ends = [each for each in each_in((FunctionResult,), *known) if not isinstance(each, FunctionResult)]
+        if not isinstance(made, torch.Tensor) or not ends or not all(isinstance(each, Input) for each in ends):
+            return None
+        every = (self.origin(each) for each in tensors_in(args) if each.shape == made.shape)
+        of = next((each for each in every if isinstance(each, Input)), None)
+        if of is None:
+            return None
+        if of.entry is None and self.example is not None:
+            self.example = made
+        self.seen.shown[of.entry[0] if of.entry else 0] = made.detach()
+        tell(
+            f"the module makes of the example what its layers read ('{name.strip('_')}'): data, and what a "
+            "torch_function gets, have to be as this makes them"
+        )
+        return of
 
     def _begins(self, name: str, given: Any, made: Any) -> bool:
         """Whether a function drew numbers with which states may begin; raises DescriptionError where what is made of

@@ -368,9 +368,9 @@ NAMED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: _Cell(lambda _, sent: (torch.softmax(sent, 0) * sent).sum(0)), "sent, but what 'softmax' made of it",
     ),
     "two outputs": (_TwoHeads, r"leads to nothing that 'lif[23]' gets, whose output is read; nearest: "),
-    "a change of the example": (
-        lambda: _shown(lambda x: x.clamp(0, 1)),
-        "'fc1.weight' is multiplied by what 'clamp' made; nearest: a module that gets the example as this makes it",
+    "another size of the example": (
+        lambda: _shown(lambda x: functional.interpolate(x[..., :10], scale_factor=2)),
+        "'fc1.weight' is multiplied by what 'interpolate' made; nearest: a module that gets the example as this makes",
     ),
     "an older weight norm": (
         lambda: _normed(Net()), r"'fc1' \(Linear\) has hooks.*torch.nn.utils.remove_weight_norm",
@@ -384,6 +384,34 @@ def test_a_refusal_names_what_is_in_the_way(what: str) -> None:
     make, said = NAMED[what]
     with pytest.raises(DescriptionError, match=said):
         mimdsim.from_torch(make(), spikes())
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "bounds": lambda x: x.clamp(0, 1),
+    "a threshold": lambda x: (x > 0.7).float(),
+    "mean 0 and variance 1": lambda x: (x - x.mean()) / x.std(),
+    "the largest": lambda x: x / x.max(),
+    "where": lambda x: torch.where(x > 0.5, x, 0.1),
+    "timestep by timestep": lambda x: torch.stack([each.clamp(0.2, 0.8) for each in x]),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_is_made_of_the_example_first_is_what_layers_read(what: str) -> None:
+    shown = torch.rand(TIMESTEPS, SAMPLES, INPUTS)
+    with pytest.warns(UserWarning, match="makes of the example what its layers read"):
+        found = mimdsim.from_torch(_shown(CHANGES[what]), shown)
+    changed = CHANGES[what](shown)
+    program = mimdsim.torch_function(found, "bow")
+    assert torch.allclose(program(changed), Net()(changed).sum(0))
+
+
+def test_layers_that_read_what_is_made_of_the_example_and_the_example_are_refused() -> None:
+    net = Net()
+    plain = net.fc1.forward
+    net.fc1.forward = lambda x: plain(x.clamp(0.2, 0.8)) + plain(x)
+    with pytest.raises(DescriptionError):
+        mimdsim.from_torch(net, torch.rand(TIMESTEPS, SAMPLES, INPUTS))
 
 
 def test_a_loop_that_is_called_once_a_timestep_is_told_so() -> None:
