@@ -148,15 +148,15 @@ class SuperstepPlan:
     """One superstep on a machine: the work and cycles of its tiles per execution, and its parts.
 
     beside: as by `_work_beside`, `compact`; workers float64[tiles]: cycles of the workers. Where workers depend on
-    spikes, `placement.counting` has them, and there are no cycles. weights: cycles and bundles independent of
-    spikes, per execution, by part, in the order of the tables; counted_weights: those that count spikes.
+    spikes, `placement.counting` has them, and there are no cycles. parts: by part, in the order of the tables, the
+    cycles per execution that it takes all tiles beside their workers; working: the tables of workers, and their parts.
     """
 
     placement: SuperstepPlacement
     workers: np.ndarray
     beside: np.ndarray
-    weights: dict[Part, float]
-    counted_weights: tuple[tuple[Part, DataDependentTerm], ...]
+    parts: dict[Part, float]
+    working: tuple[tuple[Part, PlacedTable], ...]
 
     def cycles(self, own: slice) -> np.ndarray:
         """float64: all cycles of some of the tiles, if no spikes are counted; not kept, as they would take memory for
@@ -263,42 +263,39 @@ def _segment(
 
 
 def _plan(superstep: Superstep, placement: SuperstepPlacement, issue: TileIssue) -> SuperstepPlan:
-    weights: dict[Part, float] = {}
-    counted_weights: list[tuple[Part, DataDependentTerm]] = []
+    parts: dict[Part, float] = {}
+    working: list[tuple[Part, PlacedTable]] = []
     library: list[np.ndarray | None] = []
     for table, one, own in zip(superstep.tables, placement.placed, placement.extents, strict=True):
         codelet, cost = table.codelet, None
         stage = table.stage or superstep.stage or superstep.name
         part = (f"codelet {codelet.name}", codelet.cost.kind, stage, table.layer)
-        weights.setdefault(part, 0.0)
+        parts.setdefault(part, 0.0)
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in own.items() if isinstance(column, np.ndarray)}
             cost = library_cycles(codelet, extents, issue, table.vertices)
-            weights[part] += float(cost.sum() if cost.ndim else cost * table.vertices)
+            parts[part] += float(cost.sum() if cost.ndim else cost * table.vertices)
         elif one is not None:
-            weights[part] += one.total(issue.compiled_dual_issue)
-            counted_weights += [(part, term) for term in one.terms]
+            working.append((part, one))
         library.append(cost)
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
         pieces, volume = (("arranging rows", kind, "", "") for kind in (issue.arranging_kind, ARRANGING_KIND))
         if pieces == volume:
-            weights[pieces] = float(arranging_cycles(superstep.exchange, issue).sum())
+            parts[pieces] = float(arranging_cycles(superstep.exchange, issue).sum())
         else:  # what is known of the pieces does not make the copy of their bytes known
             of_pieces, of_bytes = arranging_parts(superstep.exchange, issue)
             contexts = issue.issue_cycles / issue.working
-            weights |= {pieces: float(of_pieces.sum()) * contexts, volume: float(of_bytes.sum()) * contexts}
+            parts |= {pieces: float(of_pieces.sum()) * contexts, volume: float(of_bytes.sum()) * contexts}
     beside = _work_beside(superstep, placement, library, issue)
     workers = np.broadcast_to(0.0, placement.tiles)
     if placement.counting is None:
-        workers = uniform(
-            _constant_cycles([one for one in placement.placed if one is not None], placement.tiles, issue)
-        )
+        workers = uniform(_constant_cycles([one for _, one in working], placement.tiles, issue))
     return SuperstepPlan(
         placement=placement,
         workers=workers,
         beside=compact(beside),
-        weights=weights,
-        counted_weights=tuple(counted_weights),
+        parts=parts,
+        working=tuple(working),
     )
 
 

@@ -32,7 +32,7 @@ from mimdsim.timing.static_plan import (
     SuperstepPlan,
     straight_line_plans,
 )
-from mimdsim.timing.tile_classes import counter_of
+from mimdsim.timing.tile_classes import PlacedTable, counter_of
 from mimdsim.timing.tile_cycles import TileIssue, tile_cycles
 
 
@@ -42,8 +42,8 @@ class SuperstepLoad:
 
     cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int[tiles from
     first_tile on], `compact`; flops and issued bundles over all tiles and executions, a library vertex counted as one
-    bundle per cycle in which a context may issue; parts: (what costs, kind of source, share of the busy cycles);
-    operations: (operation, layer, such a share), without arranging rows.
+    bundle per cycle in which a context may issue; parts: (what costs, kind of source, share of the busy cycles of all
+    tiles); operations: (operation, layer, such a share), without arranging rows.
     """
 
     cycles_by_execution: np.ndarray
@@ -174,13 +174,22 @@ def tile_turns(plan: SuperstepPlan, times: int, issue: TileIssue, recording: Rec
     return whole
 
 
-def _sums(weights: Iterable[tuple[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
-    """Weights that are not zero by their keys."""
+def _sums(cycles: Iterable[tuple[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
+    """Cycles that are not zero by their keys."""
     found: dict[tuple[str, str], float] = {}
-    for key, weight in weights:
-        if weight:
-            found[key] = found.get(key, 0.0) + weight
+    for key, each in cycles:
+        if each:
+            found[key] = found.get(key, 0.0) + each
     return found
+
+
+def _cycles_by_table(bundles: Iterable[tuple[PlacedTable, np.ndarray]], cycles: np.ndarray) -> np.ndarray:
+    """float64[tables]: the cycles float64[tiles] that workers take, those of each tile divided between the tables in
+    the proportion of the bundles float64[vertices] of their vertices there."""
+    issued = np.array([np.bincount(one.tile, weights=each, minlength=len(cycles)) for one, each in bundles])
+    whole = issued.sum(axis=0)
+    result: np.ndarray = issued @ np.divide(cycles, whole, out=np.zeros(len(cycles)), where=whole > 0)
+    return result
 
 
 def _load(
@@ -192,16 +201,27 @@ def _load(
     cycles: np.ndarray,
     busy: np.ndarray,
 ) -> SuperstepLoad:
-    weights = {part: weight * line.times for part, weight in plan.weights.items()}
-    for part, term in plan.counted_weights:
-        weights[part] += term.bundles(issue.compiled_dual_issue) * recording.total(term, line.times)
-    by_source = _sums((part[:2], weight) for part, weight in weights.items())
-    by_operation = _sums((part[2:], weight) for part, weight in weights.items())
+    dual_issue, times, beside = issue.compiled_dual_issue, line.times, plan.beside * float(line.times)
+    counted = [
+        sum(term.bundles(dual_issue) * recording.total(term, times) for term in one.terms) for _, one in plan.working
+    ]
+    bundles = sum(counted) + sum(one.total(dual_issue) for _, one in plan.working) * times
+    parts = {part: each * times for part, each in plan.parts.items()}
+    by_table = busy.sum(keepdims=True) - beside.sum()
+    if len(plan.working) > 1:  # spikes are taken to be spread evenly over the vertices of a table
+        spread = (
+            (one, one.constant(dual_issue) * times + more / max(len(one.place), 1))
+            for (_, one), more in zip(plan.working, counted, strict=True)
+        )
+        by_table = _cycles_by_table(spread, busy - beside)
+    for (part, _), each in zip(plan.working, by_table.tolist(), strict=False):
+        parts[part] += each
+    by_source = _sums((part[:2], each) for part, each in parts.items())
+    by_operation = _sums((part[2:], each) for part, each in parts.items())
     by_operation.pop(("", ""), None)
-    flops = plan.placement.flops * line.times
-    flops += sum(term.bundles(0) * recording.total(term, line.times) for term in plan.placement.counted_flops)
-    whole = sum(weights.values())
-    idle = float(plan.beside.sum(dtype=np.float64)) * line.times * (1 - issue.working / issue.issue_cycles)
+    flops = plan.placement.flops * times
+    flops += sum(term.bundles(0) * recording.total(term, times) for term in plan.placement.counted_flops)
+    whole = sum(parts.values())
     busy_part = compact(np.rint(busy).astype(np.int64))[:]
     for column in (cycles, busy_part):  # for the next caller
         column.flags.writeable = False
@@ -211,10 +231,10 @@ def _load(
         busy_part=busy_part,
         total_tiles=program.tiles,
         flops=round(flops),
-        parts=tuple((name, kind, weight / whole) for (name, kind), weight in by_source.items()),
-        operations=tuple((name, layer, weight / whole) for (name, layer), weight in by_operation.items()),
-        bundles=round(whole - idle),
-        by_tile=partial(tile_turns, plan, line.times, issue),
+        parts=tuple((name, kind, each / whole) for (name, kind), each in by_source.items()),
+        operations=tuple((name, layer, each / whole) for (name, layer), each in by_operation.items()),
+        bundles=round(bundles + beside.sum() * issue.working / issue.issue_cycles),
+        by_tile=partial(tile_turns, plan, times, issue),
         activity=weakref.ref(recording.activity),
     )
 

@@ -188,6 +188,27 @@ def test_library_vertices_take_a_tile_one_after_the_other() -> None:
     assert compute_cycles(program((step("both", calls, beside),), *variables), tiny()) == [114 + 142 + 30]
 
 
+def test_what_sources_and_operations_take_of_a_superstep_is_told_in_cycles() -> None:
+    """A call of 114 cycles; a vertex of 5 bundles alone, for which its tile waits 30, once beside the call and once on
+    its own; six of them at once, which take a tile 30 as well: 114 : 60 : 30 of 144, whatever the bundles."""
+    formula = TileFormula(cycles=lambda *_: 114, kind="published", source="a test")
+    variables = variable("old", [0], 8), variable("new", [0], 8), variable("third", [0, 1, 2], 6)
+    call = replace(table(formula, [0], [8], [(0, 8)]), stage="call")
+    alone = table(bundles(5), [0, 1], [1, 7], [(0, 8)] * 2, ("third", "old"))
+    alone = replace(alone, columns=alone.columns | {"start": np.array([0, 6])}, stage="alone")
+    six = table(bundles(5), [2] * 6, [13, 14, 15, 16, 17, 18], [(0, 8)] * 6, ("third", "old"))
+    six = replace(six, columns=six.columns | {"start": np.arange(12, 18)}, stage="six")
+    found = timed(program((step("all", call, alone, six),), *variables), tiny())
+    (span,) = found.spans
+    shares = [round(144 * share / 204) for share in (114, 174, 204)]
+    assert span.compute_cycles == 144
+    assert [(part.operation, part.compute_cycles) for part in span.parts] == list(
+        zip(("call", "alone", "six"), np.diff(shares, prepend=0).tolist(), strict=True)
+    )
+    of_codelets = {doubt.kind: doubt.cycles for doubt in found.doubts if doubt.name == "codelet AddOne"}
+    assert of_codelets == {"published": shares[0], "assumed": 144 - shares[0]}
+
+
 def test_pieces_gathered_for_a_row_are_arranged_by_all_contexts() -> None:
     """Tile 3 gathers 8 bytes from each of three tiles: 24 bytes, 6 cycles of wire, 6 of control for three fragments.
     Then 3 x 24 bundles in all contexts, 72 cycles, and 24 bytes copied at 8 a cycle; the vertex itself 6 x 6."""

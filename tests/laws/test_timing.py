@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -36,9 +37,11 @@ from mimdsim.program import (
     extents_of,
 )
 from mimdsim.timing import program_loads, stream_training_steps
+from mimdsim.timing.recording import Recording
 from mimdsim.timing.static_plan import straight_line_plans, superstep_placements
 from mimdsim.timing.tile_classes import PlacedTable, _refine_classes
 from mimdsim.timing.tile_cycles import TileIssue
+from mimdsim.timing.tile_work import work_of_tile
 from mimdsim.workload import load_workload
 
 TINY: dict[str, Any] = {
@@ -233,6 +236,35 @@ def test_busy_cycles_are_those_of_every_tile() -> None:
         own = np.sum([tile_cycles(program, superstep, t, activity, ISSUE) for t in range(times)], axis=0)
         np.testing.assert_array_equal(load.busy, np.rint(own).astype(np.int64))
         assert load.slowest_tile == int(load.busy.argmax())
+
+
+@pytest.mark.parametrize("contexts", [6, 1])
+def test_operations_have_shares_of_the_cycles_of_their_tiles(contexts: int) -> None:
+    """Those of a tile's turn by the bundles that each issues in it, as an explanation of the tile counts them: to a
+    thousandth, as spikes are taken to be spread evenly over the vertices of a table."""
+    program, issue = tiny_run().compiled.program, replace(ISSUE, contexts=contexts)
+    recording = Recording(tiny_run().log.activity)
+    loads, shared = program_loads(program, recording.activity, issue), 0
+    for (superstep, times, _), load in zip(program.supersteps(), loads, strict=True):
+        placement, expected = superstep_placements(program)[superstep], Counter[str]()
+        for tile in range(placement.first, placement.first + placement.tiles):
+            work = work_of_tile(superstep, placement, tile, times, recording, issue)
+            issued = np.zeros((times, issue.contexts))
+            for one in work:
+                np.add.at(
+                    issued.T, one.place % issue.contexts, np.broadcast_to(one.bundles().T, (len(one.rows), times))
+                )
+            cycles = np.maximum(issue.issue_cycles * issued.max(axis=1), issued.sum(axis=1))
+            for one in work:
+                own = one.bundles().sum(axis=1) * cycles / np.maximum(issued.sum(axis=1), 1)
+                expected[one.table.layer] += np.broadcast_to(own, times).sum()
+        if any(isinstance(table.codelet.cost, TileFormula) for table in superstep.tables) or len(expected) < 2:
+            continue
+        shared += 1
+        whole = sum(share for *_, share in load.operations) / sum(expected.values())
+        found = {layer: share / whole for _, layer, share in load.operations}
+        assert found == pytest.approx(expected, abs=1e-3 * sum(expected.values())), superstep.name
+    assert shared > 5
 
 
 def test_every_kind_of_recorded_extent_was_exercised() -> None:
