@@ -203,7 +203,7 @@ class Fabric(SourcedSection):
     ring_rows: int = Field(ge=0, le=4096, default=0, description="exchange phases")
     """Of 'routed': routers of a ring along a column, with those that have no tile; 0: none such."""
     packet_bytes: int = Field(ge=0, default=0, description="exchange phases")
-    """Of 'routed': the most that a packet of a message carries; 0: a message is one packet."""
+    """Of 'routed': the most that a packet of a fragment carries; 0: a fragment is one packet."""
     header_bytes: int = Field(ge=0, default=0, description="exchange phases")
     """Of 'routed': what each packet has beside that."""
     acknowledge_bytes: int = Field(ge=0, default=0, description="exchange phases")

@@ -26,15 +26,18 @@ GOLDEN = (5**0.5 - 1) / 2  # whose multiples fill the space from 0 to 1 evenly
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Messages:
-    """sender, size_bytes int64[messages]; message k is read by reader[first[k]:first[k + 1]], ascending tiles."""
+    """sender, size_bytes, fragments int64[messages]; message k is read by reader[first[k]:first[k + 1]], ascending
+    tiles. fragments: runs in which the sender holds it, at least 1."""
 
     sender: np.ndarray
     size_bytes: np.ndarray
+    fragments: np.ndarray
     first: np.ndarray
     reader: np.ndarray
 
 
-_Readings = np.ndarray  # int64[6, readings]: number of a delivery, sender, elements start to stop, their bytes, reader
+_Readings = np.ndarray  # int64[7, readings]: number of a delivery, sender, elements start to stop, their bytes, the
+# fragments that begin with them, reader
 
 
 def messages_of(program: Program, exchange: Exchange) -> Messages | None:
@@ -66,8 +69,12 @@ def all_messages(program: Program, exchange: Exchange) -> tuple[Messages, float]
     begin, end = (np.searchsorted(chip, sender // per_chip, side=side) for side in ("left", "right"))
     which, number = repeat_each(end - begin)
     first = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
-    reader, size_bytes = readers[begin[which] + number], sent[sent > 0][::stride]
-    return Messages(sender=sender, size_bytes=size_bytes, first=first, reader=reader), float(stride)
+    size_bytes, fragments = (
+        wide(exchange.column(f"{name}_sent"))[sent > 0][::stride] for name in ("bytes", "fragments")
+    )
+    reader = readers[begin[which] + number]
+    every = Messages(sender=sender, size_bytes=size_bytes, fragments=fragments, first=first, reader=reader)
+    return every, float(stride)
 
 
 def _evenly(
@@ -97,7 +104,9 @@ def _evenly(
         found.append(np.stack([sender, size_bytes.astype(np.int64), near[at]]))
     every = np.concatenate(found, axis=1)
     sender, size_bytes, reader = every[:, every[0] != every[2]]
-    return Messages(sender=sender, size_bytes=size_bytes, first=np.arange(len(reader) + 1), reader=reader)
+    fragments = np.full(len(sender), round(1 / share))
+    first = np.arange(len(reader) + 1)
+    return Messages(sender=sender, size_bytes=size_bytes, fragments=fragments, first=first, reader=reader)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,7 +142,7 @@ class _Listing(ExchangeCounter):
 
     def __init__(self, tiles: int, chips: int):
         super().__init__(tiles, chips)
-        self.readings: list[_Readings] = [np.zeros((6, 0), np.int64)]
+        self.readings: list[_Readings] = [np.zeros((7, 0), np.int64)]
         self.room = MOST_READINGS
 
     def count_in(
@@ -160,6 +169,10 @@ class _Listing(ExchangeCounter):
         run, number = repeat_each((stop - 1) // length - start // length + 1)
         place = (start[run] // length + number) * length
         piece, start, stop = piece[run], np.maximum(start[run], place), np.minimum(stop[run], place + length)
+        parts = np.bincount(piece, minlength=len(cut.sender))
+        turn = np.arange(len(piece)) - (np.cumsum(parts) - parts)[piece]  # of the parts of a piece
+        pieces, parts = cut.sizes()[1][piece], parts[piece]
+        begun = (turn + 1) * pieces // parts - turn * pieces // parts  # some parts go on with the one before
         begin, end = (np.searchsorted(which, cut.box[piece], side=side) for side in ("left", "right"))
         self.room -= int((end - begin).sum())
         if self.room < 0:
@@ -169,13 +182,13 @@ class _Listing(ExchangeCounter):
         per_chip = self.tiles // self.chips
         travels = (sender != reader) & (sender // per_chip == reader // per_chip)
         size_bytes = (stop - start)[run] * item_bytes
-        columns = np.full(len(run), self.delivery), sender, start[run], stop[run], size_bytes, reader
+        columns = np.full(len(run), self.delivery), sender, start[run], stop[run], size_bytes, begun[run], reader
         self.readings.append(np.stack(columns)[:, travels])
 
 
 def _cut_apart(parts: _Readings) -> _Readings:
     """Readings of parts that overlap cut where one of them begins or ends, so that what both want is sent once."""
-    number, sender, start, stop, size_bytes, _ = parts
+    number, sender, start, stop, size_bytes, *_ = parts
     base = (number * (int(sender.max(initial=0)) + 1) + sender) * (int(stop.max(initial=0)) + 1)
     ends = distinct(np.concatenate([base + start, base + stop]))
     begin, end = np.searchsorted(ends, base + start), np.searchsorted(ends, base + stop)
@@ -188,9 +201,9 @@ def _cut_apart(parts: _Readings) -> _Readings:
 
 def _together(parts: _Readings) -> Messages:
     """Merge equal parts of several readers, then everything that a tile sends to the same readers, into one message."""
-    number, sender, start, stop, _, reader = parts
+    number, sender, start, stop, *_, reader = parts
     order = np.lexsort((reader, stop, start, sender, number))
-    *columns, size_bytes, reader = parts[:, order]
+    *columns, size_bytes, fragments, reader = parts[:, order]
     begins = np.ones(len(order), bool)
     begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0) if len(order) else True
     first = np.flatnonzero(begins)
@@ -207,9 +220,14 @@ def _together(parts: _Readings) -> Messages:
     count = np.diff(np.append(first, len(order)))[kept]
     which, number = repeat_each(count)
     at = first[kept][which] + number
+    size_bytes, fragments = (
+        np.bincount(group.ravel(), weights=each[first], minlength=len(kept)).astype(np.int64)
+        for each in (size_bytes, fragments)
+    )
     return Messages(
         sender=sender[kept],
-        size_bytes=np.bincount(group.ravel(), weights=size_bytes[first], minlength=len(kept)).astype(np.int64),
+        size_bytes=size_bytes,
+        fragments=np.maximum(fragments, 1),
         first=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
         reader=reader[at],
     )

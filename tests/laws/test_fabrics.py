@@ -88,28 +88,28 @@ def workload_on(chips: int, **changes: Any) -> Workload:
     return load_workload(name, small | {key.replace("_", ".", 1): value for key, value in changes.items()})
 
 
-def listed(sent: Sent) -> tuple[Messages, Ends]:
+def listed(sent: Sent, fragments: int = 1) -> tuple[Messages, Ends]:
+    """The messages, in so many fragments each, and their ends."""
     sender, size = (np.array([one[at] for one in sent], np.int64) for at in (0, 1))
     count = np.array([len(readers) for _, _, readers in sent])
     reader = np.array([tile for _, _, readers in sent for tile in readers], np.int64)
-    made = Messages(
-        sender=sender, size_bytes=size, first=np.concatenate([[0], np.cumsum(count)]).astype(np.int64), reader=reader
-    )
+    first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+    made = Messages(sender=sender, size_bytes=size, fragments=np.full_like(size, fragments), first=first, reader=reader)
     tiles = np.unique(np.concatenate([sender, reader]))
 
     def by(tile: np.ndarray, amount: np.ndarray) -> np.ndarray:
         return np.bincount(np.searchsorted(tiles, tile), weights=amount, minlength=len(tiles))
 
-    got, pieces = np.repeat(size, count), np.ones(len(size))
-    return made, Ends(tiles, by(sender, size), by(reader, got), by(sender, pieces), by(reader, got > 0))
+    got, pieces = np.repeat(size, count), np.full(len(size), float(fragments))
+    return made, Ends(tiles, by(sender, size), by(reader, got), by(sender, pieces), by(reader, fragments * (got > 0)))
 
 
-def phase(machine: MimdMachine, sent: Sent) -> RoutedPhase:
-    return Routed(machine).phase_of(*listed(sent))
+def phase(machine: MimdMachine, sent: Sent, fragments: int = 1) -> RoutedPhase:
+    return Routed(machine).phase_of(*listed(sent, fragments))
 
 
-def cycles(machine: MimdMachine, sent: Sent) -> int:
-    return int(phase(machine, sent).cycles[0])
+def cycles(machine: MimdMachine, sent: Sent, fragments: int = 1) -> int:
+    return int(phase(machine, sent, fragments).cycles[0])
 
 
 # ---- by hand
@@ -151,6 +151,50 @@ def test_a_tree_carries_once_what_several_want() -> None:
     # 3 packets on the port take 6 cycles; reserving the tree takes 2 x 3 hops x 1 cycle, one packet 2: not worth it
     reserved = routed(exchange_multicast="reserved", exchange_hop_cycles=1.0, exchange_send_fragment_cycles=0.0)
     assert phase(reserved, sent).loads[0, 0, :2].tolist() == [24, 8]
+
+
+@pytest.mark.parametrize(
+    ("multicast", "each", "expected", "loads"),
+    [
+        # 4 packets of 24 bytes take 24 cycles, their reservations 4 x 2 x 2 hops x 10; 8 requests would take 240
+        ("reserved", 30.0, 24 + 160, [96, 96]),
+        # 8 requests of 160 cycles are less than that
+        ("reserved", 20.0, 160, [192, 96]),
+        # of a series one reservation: 24 + 40 cycles, and 4 requests, for which its links are held beside it
+        ("linked", 20.0, 40 + 80, [96, 96]),
+        # both readers' requests, whose packets take less
+        ("none", 20.0, 160, [192, 96]),
+    ],
+)
+def test_a_message_takes_packets_and_requests_for_each_fragment(
+    multicast: str, each: float, expected: int, loads: list[int]
+) -> None:
+    """Tile 0 sends 64 bytes that lie in four places, as a column of a block does, to tiles 1 and 2."""
+    machine = routed(
+        exchange_multicast=multicast, exchange_hop_cycles=10.0, exchange_header_bytes=8, exchange_packet_bytes=64,
+        exchange_send_fragment_cycles=each, exchange_receive_fragment_cycles=0.0,
+    )  # fmt: skip
+    found = phase(machine, [(0, 64, [1, 2])], 4)
+    assert found.cycles.tolist() == [100 + expected + 2 * 10]
+    assert found.loads[0, 0, :2].tolist() == loads
+    estimated = Routed(machine).estimate(64, 4, 4)
+    assert estimated == 100 + max(24, 4 * each) + 6 * 10  # as far as the chip is wide and high
+
+
+def test_copies_are_requested_by_fragments_not_bytes() -> None:
+    """A fragment of 4,000 bytes for one tile, ten of 4 bytes for each of three: 31 requests of 60 cycles, although few
+    bytes are sent three times."""
+    machine = routed(exchange_multicast="none", exchange_send_fragment_cycles=60.0)
+    (one, ends), (many, more) = listed([(0, 4000, [1])]), listed([(0, 40, [1, 2, 3])], 10)
+    first = np.concatenate([one.first, one.first[-1] + many.first[1:]])
+    columns = {
+        name: np.concatenate([getattr(each, name) for each in (one, many)])
+        for name in ("sender", "size_bytes", "fragments", "reader")
+    }
+    both = [more[at] + np.pad(ends[at], (0, 2)) for at in range(1, 5)]
+    found = Routed(machine).phase_of(Messages(first=first, **columns), Ends(more.tiles, *both))
+    hops = int(machine.exchange.hop_cycles) * 3
+    assert found.cycles.tolist() == [100 + 31 * 60 + hops]
 
 
 def test_rings_lead_the_shorter_way_or_one_way() -> None:
@@ -287,9 +331,13 @@ def test_a_tile_sends_in_messages_what_it_is_counted_to_send(program: str) -> No
     made = compile_graph(training_graph(network), network, machine, MappingOptions(program=program)).program
     for step, _, _ in made.supersteps():
         if step.exchange is not None:
-            listed, sent = all_messages(made, step.exchange)[0], np.zeros(made.tiles)
+            listed, (sent, pieces) = all_messages(made, step.exchange)[0], np.zeros((2, made.tiles))
             sent[step.exchange.tiles] = step.exchange.column("bytes_sent")
+            pieces[step.exchange.tiles] = step.exchange.column("fragments_sent")
             assert np.bincount(listed.sender, listed.size_bytes, made.tiles).tolist() == sent.tolist(), step.name
+            found = np.bincount(listed.sender, listed.fragments, made.tiles)
+            # pieces that overlap are told one by one, and sent cut apart
+            assert (found <= pieces).all() if program == "best" else found.tolist() == pieces.tolist(), step.name
 
 
 @pytest.mark.parametrize("size", [(4, 4), (5, 3), (8, 8), (7, 5)])

@@ -151,6 +151,7 @@ class Network:
             part = Messages(
                 sender=messages.sender[kept],
                 size_bytes=messages.size_bytes[kept],
+                fragments=messages.fragments[kept],
                 first=np.concatenate([[0], np.cumsum(count[kept])]).astype(np.int64),
                 reader=messages.reader[chosen],
             )

@@ -93,10 +93,10 @@ class _Weights(NamedTuple):
     @classmethod
     def of(cls, of: Traffic, fabric: Fabric, trees: np.ndarray | bool | None) -> _Weights:
         """trees: by option, whether it goes along one; None: where that takes its sender less time."""
-        packets, rate = packets_of(of.size, fabric), fabric.bytes_per_cycle
+        packets, rate = packets_of(of.size, of.fragments, fabric), fabric.bytes_per_cycle
         wire = of.size + packets * float(fabric.header_bytes)
         reserve, waits = np.zeros((2, len(packets)))
-        requests = packets * fabric.send_fragment_cycles
+        requests = of.fragments * fabric.send_fragment_cycles
         if fabric.multicast in RESERVING:
             reserve = 2 * fabric.hop_cycles * of.depth * (packets if fabric.multicast == "reserved" else 1)
         if fabric.multicast == "linked":
@@ -134,7 +134,7 @@ class _Ports(NamedTuple):
     def of(cls, of: Traffic, fabric: Fabric, weights: _Weights) -> _Ports:
         ports, rate, (_, wire, answers, copies, reserve, _) = len(of.several_in), fabric.bytes_per_cycle, weights
         sends, answered, reserving, copied = weights.sums(
-            of, "sent", "port", ports, copies * wire, of.fanout * answers, reserve, of.size * copies
+            of, "sent", "port", ports, copies * wire, of.fanout * answers, reserve, of.fragments * copies
         ).reshape(4, -1, of.networks)
         hears, answering = weights.sums(of, "heard", "port", ports, wire, answers).reshape(2, -1, of.networks)
         first = np.arange(of.networks) == 0  # which is charged with what is in no message
@@ -274,7 +274,7 @@ class Routed(FabricModel):
     def estimate(self, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
         """As of `FabricModel`, as if all tiles sent so much to tiles anywhere on the chip."""
         fabric, chip = self.fabric, self.chip
-        packets = np.maximum(received, packets_of(wire_bytes, fabric))
+        packets = packets_of(wire_bytes, np.maximum(received, 1), fabric)
         wire = wire_bytes + packets * fabric.header_bytes
         control = sent * fabric.send_fragment_cycles + received * fabric.receive_fragment_cycles
         port = np.maximum(wire / fabric.bytes_per_cycle, control)
@@ -421,12 +421,13 @@ def ends_of(exchange: Exchange) -> Ends:
     return Ends(exchange.tiles, *(exchange.column(name).astype(np.float64) for name in names))
 
 
-def packets_of(size_bytes: Any, fabric: Fabric) -> np.ndarray:
-    """int64: packets of messages of so many bytes."""
-    whole = np.asarray(size_bytes)
+def packets_of(size_bytes: Any, fragments: Any, fabric: Fabric) -> np.ndarray:
+    """int64: packets of so many bytes in so many fragments of about the same size, at least 1; none holds parts of
+    two."""
+    whole, fragments = np.asarray(size_bytes), np.asarray(fragments)
     if not fabric.packet_bytes:
-        return (whole > 0).astype(np.int64)
-    return np.ceil(whole / fabric.packet_bytes).astype(np.int64)
+        return np.asarray((whole > 0) * fragments)
+    return np.asarray(fragments * np.ceil(whole / (fragments * fabric.packet_bytes)).astype(np.int64))
 
 
 MOST_PLACES = 8  # of the tiles that one stands for; enough that links of a line carry about the same
@@ -461,6 +462,7 @@ def spread(messages: Messages, stand_ins: np.ndarray, tiles_per_chip: int) -> tu
     carried = Messages(
         sender=sender[begins],
         size_bytes=messages.size_bytes[of_message],
+        fragments=messages.fragments[of_message],
         first=np.append(begins, len(message)),
         reader=reader,
     )

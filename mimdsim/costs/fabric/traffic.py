@@ -1,10 +1,10 @@
 """Exchange phases on a network of routers, reduced to what their time depends on at any rates.
 
-Messages of equal size, readers and depth are a class; a class that may go along a tree is two options, of which rates
-choose one. How many messages of every option each port sends and hears and each link carries depends on the network
-alone, so other rates are arithmetic: a weight for every option, sums over ports and links, and the largest over lines
-and routes. Tiles whose ports see the same are one class. Of a line (a row or column in one direction) the fullest links
-are kept, and of routes between the same classes of tiles along the same lines the first and the longest.
+Messages of equal size, fragments, readers and depth are a class; a class that may go along a tree is two options, of
+which rates choose one. How many messages of every option each port sends and hears and each link carries depends on the
+network alone, so other rates are arithmetic: a weight for every option, sums over ports and links, and the largest over
+lines and routes. Tiles whose ports see the same are one class. Of a line (a row or column in one direction) the fullest
+links are kept, and of routes between the same classes of tiles along the same lines the first and the longest.
 """
 
 from __future__ import annotations
@@ -41,18 +41,20 @@ class Ends(NamedTuple):
 class Traffic:
     """One phase or several. Columns say of which table they are, and which table's rows they number.
 
-    Options: bytes, readers, depth (hops of the farthest, where trees are reserved), whether along a tree, a place of
-    its phase (places are the chips of every phase), and the links that all its messages go along. Classes of tiles: the
-    first, bytes sent in messages, bytes out and in beside them, pieces sent and received. Ports, by class of tiles and
-    network: whether they hear or send to several tiles. Messages of an option that a port sends or hears, and that a
-    link carries, with the sender and reader as of `routes.link_loads`. Links: their line and their number on the chips
-    of a phase, as of `RoutedPhase.loads`. Routes: ports, lines, hops, the option whose reservation they wait for.
+    Options: bytes, fragments, readers, depth (hops of the farthest, where trees are reserved), whether along a tree, a
+    place of its phase (places are the chips of every phase), and the links that all its messages go along. Classes of
+    tiles: the first, fragments sent in messages, bytes out and in beside them, pieces sent and received. Ports, by
+    class of tiles and network: whether they hear or send to several tiles. Messages of an option that a port sends or
+    hears, and that a link carries, with the sender and reader as of `routes.link_loads`. Links: their line and their
+    number on the chips of a phase, as of `RoutedPhase.loads`. Routes: ports, lines, hops, the option whose reservation
+    they wait for.
     """
 
     networks: int
     chips: int
     extents: dict[str, int]
     size: Annotated[np.ndarray, "option"]
+    fragments: Annotated[np.ndarray, "option"]
     fanout: Annotated[np.ndarray, "option"]
     depth: Annotated[np.ndarray, "option"]
     along: Annotated[np.ndarray, "option"]
@@ -157,6 +159,7 @@ class Phase:
         before = np.cumsum([0, *(len(each["route_hops"]) for each, _ in found)])
         columns |= {
             "size": np.concatenate([one.size for one in every]),
+            "fragments": np.concatenate([one.fragments for one in every]),
             "fanout": np.concatenate([one.readers for one in every]),
             "depth": np.concatenate([one.depth for one in every]),
             "along": np.concatenate([one.along for one in every]) > 0,
@@ -184,9 +187,9 @@ def _parts(listed: Listed, tiles: np.ndarray, network: Network, fabric: Fabric, 
 
 class _Part:
     """The messages that go over one network, by their classes and options. at: the places of senders among the tiles
-    that take part; by reading: its message (`which`), places of its sender and reader (begin, to), hops. size, fanout,
-    depth, along: of every option; option_of int64[2, classes]: of each class, alone and along a tree, -1 for none,
-    counted from `before`."""
+    that take part; by reading: its message (`which`), places of its sender and reader (begin, to), hops. size,
+    fragments, fanout, depth, along: of every option; option_of int64[2, classes]: of each class, alone and along a
+    tree, -1 for none, counted from `before`."""
 
     def __init__(self, listed: Listed, tiles: np.ndarray, network: Network, fabric: Fabric, before: int):
         messages, readers, self.amount = listed
@@ -200,13 +203,13 @@ class _Part:
         depth = np.zeros_like(self.fanout)
         if self.reserving and len(depth):
             depth = np.where(readers > 1, np.maximum.reduceat(self.hops, messages.first[:-1]), 0)
-        columns = np.stack([messages.size_bytes, readers, depth], axis=1)
-        self.class_of, first = number_alike(np.zeros_like(depth), 3 * np.arange(len(depth) + 1), columns.reshape(-1))
+        columns = np.stack([messages.size_bytes, messages.fragments, readers, depth], axis=1)
+        self.class_of, first = number_alike(np.zeros_like(depth), 4 * np.arange(len(depth) + 1), columns.reshape(-1))
         trees = (readers[first] > 1) & (fabric.multicast != "none")
         allowed = np.stack([~trees | self.reserving, trees])
         self.option_of = np.where(allowed, before - 1 + np.cumsum(allowed).reshape(allowed.shape), -1)
         self.along, self.of_class = np.nonzero(allowed)
-        self.size, self.readers, self.depth = columns[first[self.of_class]].T
+        self.size, self.fragments, self.readers, self.depth = columns[first[self.of_class]].T
         self.before = before
         if fabric.acknowledge_bytes:
             self.hops = self.hops + network.hops(self.there, self.here)
@@ -310,7 +313,7 @@ def _tiles_and_ports(
     listed_out = np.bincount(at, size, count)
     listed_in = np.bincount(to, np.repeat(size, np.diff(messages.first)), count)
     of_tiles = {
-        "listed": listed_out,
+        "listed": np.bincount(at, messages.fragments * listed.amount, count),
         "more_out": np.maximum(ends.sent - listed_out, 0.0),
         "more_in": np.maximum(ends.received - listed_in, 0.0),
         "pieces_sent": ends.pieces_sent,

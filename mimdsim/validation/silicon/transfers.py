@@ -148,7 +148,8 @@ def _messages(
         return np.bincount(np.searchsorted(tiles, tile), np.full(len(tile), each), len(tiles))
 
     ends = Ends(tiles, by(sender, size), by(reader, size), by(sender, requests), by(reader, requests))
-    return Messages(sender=sender, size_bytes=bytes_of, first=first, reader=reader), ends
+    fragments = np.full(len(fanout), max(math.ceil(requests), 1), np.int64)
+    return Messages(sender=sender, size_bytes=bytes_of, fragments=fragments, first=first, reader=reader), ends
 
 
 def _asking(pattern: str) -> int:
