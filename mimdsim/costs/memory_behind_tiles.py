@@ -110,8 +110,8 @@ def _entry_bytes(program: Program, name: str, shift: int | None) -> np.ndarray:
 
 
 def transfer_cycles(program: Program, machine: MimdMachine) -> np.ndarray:
-    """int64[supersteps, chips]: cycles of one execution's transfers at the channel that carries most, without their
-    latency. The machine must have [memory]."""
+    """int64[supersteps, chips]: cycles of one execution's transfers at the channel that carries most, the last one to
+    its end, without their latency. The machine must have [memory]."""
     memory = machine.memory
     assert memory is not None
     by_chip = transfers_of(program).moved.reshape(-1, program.chips, program.tiles_per_chip)
@@ -120,7 +120,7 @@ def transfer_cycles(program: Program, machine: MimdMachine) -> np.ndarray:
     else:
         first = np.arange(0, program.tiles_per_chip, memory.tiles_per_channel)
         most = np.add.reduceat(by_chip, first, axis=2).max(axis=2)
-    return np.asarray(np.rint(most / memory.bytes_per_cycle).astype(np.int64))
+    return np.asarray(np.ceil(most / memory.bytes_per_cycle).astype(np.int64))
 
 
 def whole_transfer_cycles(program: Program, machine: MimdMachine) -> int:
