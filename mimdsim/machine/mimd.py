@@ -83,18 +83,14 @@ class Chip(SourcedSection):
         down one strip and up the next (0: along whole rows)."""
         return _places(self.tiles, self.grid_columns, strip_columns)
 
-    @property
-    def diameter(self) -> int:
-        """Hops between the two tiles that are farthest from each other."""
-        return int(self.hops(self.grid_columns - 1, -(-self.tiles // self.grid_columns) - 1))
-
-    def hops(self, columns: Any, rows: Any) -> Any:
-        """Most hops between tiles that are at most so many columns and rows apart: whole numbers, or int64 arrays."""
+    def hops(self, columns: Any, rows: Any, rings: tuple[int, int] = (0, 0)) -> Any:
+        """Most hops between tiles that are at most so many columns and rows apart: whole numbers, or int64 arrays.
+        rings: places of a ring along a row and a column, where some have no tile."""
         if self.grid == "mesh":
             return columns + rows
         if self.grid == "crossbar":
             return np.minimum(columns + rows, 1) * 2
-        wide, high = self.grid_columns, -(-self.tiles // self.grid_columns)
+        wide, high = max(self.grid_columns, rings[0]), max(-(-self.tiles // self.grid_columns), rings[1])
         return np.minimum(columns, wide // 2) + np.minimum(rows, high // 2)
 
 
@@ -228,6 +224,11 @@ class Fabric(SourcedSection):
     def tiles_at_a_place(self) -> int:
         """Tiles between which there are no hops."""
         return self.tiles_per_router if self.model == "routed" or self.model not in MODELS else 1
+
+    @property
+    def rings(self) -> tuple[int, int]:
+        """Places of the rings along a row and a column, with those that have no tile; 0: as many as there are tiles."""
+        return (self.ring_columns, self.ring_rows) if self.model == "routed" else (0, 0)
 
     @model_validator(mode="after")
     def _links_of_a_network(self) -> Fabric:
@@ -418,12 +419,18 @@ class MimdMachine(NotedMachine):
     def __hash__(self) -> int:  # its sections hold dicts; equality compares them all
         return hash((self.name, self.title, self.chip.tiles, self.chip.clock_hz, self.links.chips))
 
+    @property
+    def diameter(self) -> int:
+        """Hops between the two tiles of a chip that are farthest from each other."""
+        grid = self.chip.with_together(self.exchange.tiles_at_a_place)
+        return int(grid.hops(grid.grid_columns - 1, -(-grid.tiles // grid.grid_columns) - 1, self.exchange.rings))
+
     def barrier_cycles(self, all_chips: bool, hops: int | None = None) -> int:
         """Cycles of a barrier of one chip or of all, from its last tile until all go on; hops: between the tiles of a
         chip that take part and are farthest from each other (None: all of it)."""
         barrier = self.sync.external_cycles if all_chips else self.sync.internal_cycles
         if hops is None:
-            hops = self.chip.with_together(self.exchange.tiles_at_a_place).diameter
+            hops = self.diameter
         return barrier + round(self.sync.hop_cycles * hops)
 
 

@@ -190,8 +190,7 @@ def _barriers(program: Program, machine: MimdMachine) -> tuple[np.ndarray | int,
     if machine.sync.model == "chip":
         own, every = (machine.barrier_cycles(all_chips=all_chips) for all_chips in (False, True))
         return own, every, every if several else own
-    chip, fabric, together = machine.chip, machine.exchange, machine.exchange.tiles_at_a_place
-    rings = (fabric.ring_columns, fabric.ring_rows) if fabric.model == "routed" else (0, 0)
+    chip, together, rings = machine.chip, machine.exchange.tiles_at_a_place, machine.exchange.rings
     place = chip.tiles, chip.grid_columns, chip.grid, together, rings
     hops, of_all = _HOPS.get(program, place, lambda: _participants(program, chip, together, rings))
     internal = machine.sync.internal_cycles

@@ -160,11 +160,12 @@ def test_a_watch_records_what_methods_copies_and_sections_ask() -> None:
     assert watched.costs is None
     assert watched.barrier_cycles(all_chips=True) == machine.barrier_cycles(all_chips=True)
     narrow = watched.chip.model_copy(update={"tiles": 12, "grid": "torus"})
-    assert narrow.diameter == machine.chip.model_copy(update={"tiles": 12, "grid": "torus"}).diameter
+    assert narrow.hops(9, 9) == machine.chip.model_copy(update={"tiles": 12, "grid": "torus"}).hops(9, 9)
+    assert watched.exchange.model_copy(update={"model": "routed"}).tiles_at_a_place == 1  # a copy's own answer
     asked = {key for key, value in reads.values.items() if value != "a section"}
     assert asked == {
-        "tile.working_contexts", "costs", "sync.external_cycles", "sync.hop_cycles", "exchange.tiles_at_a_place",
-        "chip.diameter", "chip.grid_columns",
+        "tile.working_contexts", "costs", "sync.external_cycles", "sync.hop_cycles", "diameter", "chip.grid_columns",
+        "exchange.tiles_per_router",
     }  # fmt: skip
     assert reads.same_on(changed_machine(machine, {"tile.issue_cycles": 7, "sync.internal_cycles": 3}))
     assert not reads.same_on(changed_machine(machine, {"tile.issue_cycles": 5}))

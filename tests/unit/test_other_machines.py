@@ -15,8 +15,10 @@ from matplotlib.container import ErrorbarContainer
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.compiler import plan_exchanges
+from mimdsim.costs.fabric import fabric_of
+from mimdsim.costs.fabric.model import hops_apart
 from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
-from mimdsim.machine import GpuMachine, MimdMachine, find_machine, load_machine, machine_notes
+from mimdsim.machine import GpuMachine, MimdMachine, changed_machine, find_machine, load_machine, machine_notes
 from mimdsim.pipeline import simulate
 from mimdsim.pipeline.warnings import other_costs
 from mimdsim.profile import RunProfile
@@ -253,8 +255,20 @@ def test_routers_in_one_column_are_told() -> None:
 )
 def test_the_diameter_of_a_grid(tiles: int, columns: int, mesh: int, torus: int) -> None:
     size = {"chip_tiles": tiles, "chip_grid_columns": columns}
-    assert tiny(**size).chip.diameter == mesh
-    assert tiny(**size, chip_grid="torus").chip.diameter == torus
+    assert tiny(**size).diameter == mesh
+    assert tiny(**size, chip_grid="torus").diameter == torus
+
+
+def test_rings_are_as_long_as_they_are_with_places_that_have_no_tile() -> None:
+    """8 x 10 tiles on rings of 10 and 12 places: 5 hops along a row, 6 along a column, not 4 and 5."""
+    on = load_machine("wormhole")
+    assert isinstance(on, MimdMachine)
+    assert on.barrier_cycles(all_chips=False) == 80 + 20 * (5 + 6)
+    (everybody,) = hops_apart(Program(tiles=80, variables={}, body=()), [np.arange(80)], on.chip, 1, on.exchange.rings)
+    assert everybody.tolist() == [5 + 6]
+    at_once = changed_machine(on, {"exchange.hop_cycles": 0})
+    assert fabric_of(on).estimate(1, 0, 0) - fabric_of(at_once).estimate(1, 0, 0) == 10 * (5 + 6)
+    assert changed_machine(on, {"exchange.ring_columns": 40, "exchange.ring_rows": 40}).diameter == 7 + 9
 
 
 # none of these rows gave a number to a machine; kind: bounds of mean and median error (docs/other-machines.md)

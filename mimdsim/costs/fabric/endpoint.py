@@ -87,7 +87,7 @@ class Endpoint(FabricModel):
         return self.whole(longest, self._hop_latency(program, phases))
 
     def estimate(self, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
-        return self.whole(self.end_cycles(wire_bytes, sent, received), self._hops(np.int64(self.chip.diameter)))
+        return self.whole(self.end_cycles(wire_bytes, sent, received), self._hops(np.int64(self.machine.diameter)))
 
     def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
         """As of `FabricModel`: its own part, and all that the tiles it reads send."""

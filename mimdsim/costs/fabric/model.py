@@ -184,4 +184,4 @@ def hops_apart(
             np.minimum.at(least, on_chip, place)
             np.maximum.at(most, on_chip, place)
             apart[axis, number] = np.maximum(most - least, 0)
-    return np.asarray(grid.hops(*apart))
+    return np.asarray(grid.hops(apart[0], apart[1], rings))

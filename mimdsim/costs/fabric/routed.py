@@ -282,7 +282,7 @@ class Routed(FabricModel):
         hops = network.mean_hops
         links = wire * chip.tiles * hops / (network.links * (fabric.link_bytes_per_cycle or 1.0))
         busiest = port + links if fabric.switching == "wormhole" else np.maximum(port, links)
-        start = self.start + fabric.hop_cycles * chip.with_together(fabric.tiles_per_router).diameter
+        start = self.start + fabric.hop_cycles * self.machine.diameter
         return np.where(wire_bytes > 0, np.ceil(busiest + start), 0).astype(np.int64)
 
     def tile_cycles(self, program: Program, exchange: Exchange) -> np.ndarray:
