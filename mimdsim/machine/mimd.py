@@ -426,8 +426,10 @@ class MimdMachine(NotedMachine):
         return int(grid.hops(grid.grid_columns - 1, -(-grid.tiles // grid.grid_columns) - 1, self.exchange.rings))
 
     def barrier_cycles(self, all_chips: bool, hops: int | None = None) -> int:
-        """Cycles of a barrier of one chip or of all, from its last tile until all go on; hops: between the tiles of a
-        chip that take part and are farthest from each other (None: all of it)."""
+        """Cycles of a barrier of one chip or of all, from its last tile until all go on, 0 where there is none; hops:
+        between the tiles of a chip that take part and are farthest from each other (None: all of it)."""
+        if not all_chips and self.sync.model == "dataflow":
+            return 0
         barrier = self.sync.external_cycles if all_chips else self.sync.internal_cycles
         if hops is None:
             hops = self.diameter

@@ -110,7 +110,7 @@ class _Readers(NamedTuple):
 
 
 IDLE = {  # what required keys are that nothing reads
-    "exchange.tiles_per_bus": 1, "tile.compiled_dual_issue": 0, "sync.scope": "chip",
+    "exchange.tiles_per_bus": 1, "tile.compiled_dual_issue": 0, "sync.scope": "chip", "sync.internal_cycles": 0,
 }  # fmt: skip
 OF_TILED = (
     _Readers(
@@ -134,6 +134,20 @@ OF_TILED = (
         tuple(f"exchange.{key}" for key in ROUTED),
         lambda machine: machine.exchange.model not in MODELS or machine.exchange.model == "routed",
         'only exchange.model = "routed" has links between routers',
+    ),
+    _Readers(
+        ("exchange.packet_bytes",),
+        lambda machine: bool(
+            machine.exchange.header_bytes
+            or machine.exchange.acknowledge_bytes
+            or machine.exchange.multicast == "reserved"
+        ),
+        "packets have no header_bytes, no acknowledge_bytes, and reserve nothing",
+    ),
+    _Readers(
+        ("exchange.send_fragment_cycles", "exchange.receive_fragment_cycles"),
+        lambda machine: machine.exchange.model != "planner",
+        'exchange.model = "planner" leaves them out, but for the cycles of "endpoint" that stand beside its own',
     ),
     _Readers(
         ("exchange.ways", "exchange.ring_columns", "exchange.ring_rows"),
@@ -179,6 +193,11 @@ OF_TILED = (
         ("sync.exchange_share", "sync.hop_cycles"),
         lambda machine: machine.sync.model != "dataflow" or machine.links.chips > 1,
         'tiles wait for their inputs alone: sync.model = "dataflow"',
+    ),
+    _Readers(
+        ("sync.internal_cycles",),
+        lambda machine: machine.sync.model != "dataflow" or not machine.sync.internal_cycles,
+        'a chip has no barriers: sync.model = "dataflow"',
     ),
     _Readers(
         ("sync.scope",),

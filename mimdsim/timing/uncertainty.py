@@ -58,7 +58,8 @@ def _kind(wait: str, machine: MimdMachine) -> str:
     what is 0 sets nothing."""
     section, keys = NUMBERS[wait]
     part, fabric = getattr(machine, section), fabric_of(machine)
-    idle = () if machine.links.chips > 1 else ("external_cycles",)
+    idle = {"external_cycles"} if machine.links.chips == 1 else set()
+    idle |= {"internal_cycles"} if machine.sync.model == "dataflow" else set()
     counting = [key for key in keys if part is not None and getattr(part, key) and key not in idle]
     kinds = [kind for key in counting if not has_own_share(kind := kind_of(part.sources.get(key, fabric.kind)))]
     return less_certain(*kinds, *([fabric.kind] if wait == "exchange" or not kinds else ()))

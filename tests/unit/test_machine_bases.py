@@ -304,9 +304,31 @@ def test_keys_that_nothing_reads_are_told(changes: dict[str, Any], key: str) -> 
 def test_who_waits_has_no_effect_without_barriers() -> None:
     scope = {"sync.scope": "all", "links.chips": 2}
     assert not machine_notes(load_machine("tiny", scope))
-    assert not machine_notes(load_machine("tiny", {"sync.model": "dataflow", "links.chips": 2}))
-    (note,) = machine_notes(load_machine("tiny", scope | {"sync.model": "dataflow"}))
+    assert not machine_notes(
+        load_machine("tiny", {"sync.model": "dataflow", "links.chips": 2, "sync.internal_cycles": 0})
+    )
+    barrier, note = machine_notes(load_machine("tiny", scope | {"sync.model": "dataflow"}))
+    assert barrier.startswith("sync.internal_cycles: has no effect, because a chip has no barriers")
     assert note.startswith("sync.scope: has no effect, because chips wait for each other only over links")
+
+
+def test_costs_of_packets_and_fragments_that_nothing_reads_are_told() -> None:
+    routed = {"exchange.model": "routed", "exchange.link_bytes_per_cycle": 4, "exchange.tiles_per_bus": 1}
+    (note,) = machine_notes(load_machine("tiny", routed | {"exchange.packet_bytes": 64}))
+    assert note.startswith("exchange.packet_bytes: has no effect, because packets have no header_bytes")
+    for read in ({"exchange.header_bytes": 8}, {"exchange.acknowledge_bytes": 8}, {"exchange.multicast": "reserved"}):
+        assert not machine_notes(load_machine("tiny", routed | {"exchange.packet_bytes": 64} | read))
+    planner = machine_notes(load_machine("tiny", {"exchange.model": "planner"}))
+    assert [note.partition(":")[0] for note in planner] == [
+        "exchange.send_fragment_cycles", "exchange.receive_fragment_cycles",
+    ]  # fmt: skip
+
+
+def test_no_barrier_of_a_chip_is_planned_for_without_barriers() -> None:
+    on = load_machine("tiny", {"sync.model": "dataflow"})
+    assert isinstance(on, MimdMachine)
+    assert on.barrier_cycles(all_chips=False) == 0
+    assert on.barrier_cycles(all_chips=True) == on.sync.external_cycles
 
 
 def test_a_gpu_with_arrays_reads_nothing_of_tensor_units() -> None:
