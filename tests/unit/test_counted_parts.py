@@ -87,6 +87,21 @@ def test_a_replica_is_sent_once_however_many_chips_listen() -> None:
     assert moved(both, "bytes_sent") == {0: 16, 3: 16}
 
 
+def test_pieces_are_counted_for_each_chip_that_wants_them() -> None:
+    """Chips of two tiles: one wants four elements of tile 0 on both its tiles, one two halves of them."""
+    table = reader(("first:last",), columns={"first": [0, 0, 0, 2], "last": [4, 4, 2, 4]}, tiles=[2, 3, 4, 5])
+    step = Superstep(name="s", op="", phase="forward", stage="s", tables=(table,))
+    held = Variable(name="x", shape=(4,), dtype="float32", mapping=TileMapping.on(0, 0, 4), category="gradients")
+    made = Program(tiles=6, variables={"x": held}, body=(step,), layers=(), inputs={}, outputs={}, chips=3)
+    ((superstep, _, _),) = plan_exchanges(made).supersteps()
+    exchange = superstep.exchange
+    assert exchange is not None
+    assert exchange.link_pieces is not None
+    assert exchange.link_bytes is not None
+    assert exchange.link_pieces.tolist() == [[[0, 1, 2], [0, 0, 0], [0, 0, 0]]]
+    assert exchange.link_bytes[0].tolist() == [0, 16, 16]
+
+
 def test_what_one_tile_reads_does_not_depend_on_what_another_reads() -> None:
     rows = {"row": [0, 0], "rows": [4, 1], "first": [0, 0], "last": [8, 4]}
     mapping = TileMapping.on(0, FLAT, 32)
