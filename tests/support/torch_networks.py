@@ -2870,7 +2870,7 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "Spikformer": TorchNetwork(make=Spikformer, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0),
     "Spike-driven transformer": TorchNetwork(
-        make=SpikeDrivenAttention, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
+        make=SpikeDrivenAttention, loss="", judge=of_counts, sample=(2, 8, 8), scale=3.0
     ),
     "Spikformer, linear layers of tokens": TorchNetwork(
         make=LinearSpikformer, loss="", judge=of_counts, sample=(2, 8, 8), scale=2.0
