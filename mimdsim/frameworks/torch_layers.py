@@ -502,7 +502,8 @@ def combination(name: str, weight: str, of: Origin | None, timesteps: int) -> gr
     if not isinstance(of, (LayerOutput, Input)):
         reads = f"'{weight}' is multiplied by" if weight else f"layer '{name}' reads"
         nearest = NEAREST_FUNCTIONS.get(getattr(unread_in(of), "by", ""), READABLE)
-        ends = [each for each in each_in((FunctionResult, *THROUGH), of) if not isinstance(each, FunctionResult)]
+        through = FunctionResult, *THROUGH
+        ends = [each for each in each_in(through, of) if not isinstance(each, through)]
         if isinstance(of, FunctionResult) and ends and all(isinstance(each, Input) for each in ends):
             nearest = "nearest: a module that gets the example as this makes it"
         raise refusal(f"{reads} {_describe(of)}; {nearest}")
