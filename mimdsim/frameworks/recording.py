@@ -274,8 +274,6 @@ class Recorder(ProductRecorder):
             return self.mark(made, pooled)
         if name in ("mean", "sum") and (voted := self._voted(name, args, kwargs, known)) is not None:
             return self.mark(made, voted)
-        if (entry := self._made_of_input(name, known, args, made)) is not None:
-            return self.mark(made, entry)
         number = args[1] if name in DIVIDES | MASKS and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if number and name in DIVIDES else name
         given = [*tensors_in([args, kwargs])]
@@ -284,6 +282,8 @@ class Recorder(ProductRecorder):
             by = "max" if known_all else "maximum"
         divisor = (1 / number if name in MASKS else number) if number > 0 else 1.0
         times = self._times(by, args, made, divisor) if by in MASKS | DIVIDES and not kwargs else None
+        if times is None and (shown := self._made_of_input(name, known, args, made)) is not None:
+            return self.mark(made, shown)
         several = {(each, getattr(each, "entry", None)): each for each in known}  # entries of one are others
         self.mark(made, times or self._unread(by, *several.values(), divisor=divisor))
 
@@ -293,8 +293,8 @@ class Recorder(ProductRecorder):
         if not isinstance(made, torch.Tensor) or not ends or not all(isinstance(each, Input) for each in ends):
             return None
         every = (self.origin(each) for each in tensors_in(args) if each.shape == made.shape)
-        of = next((each for each in every if isinstance(each, Input)), None)
-        if of is None:
+        of = next((each.of[0] if isinstance(each, Scaled) else each for each in every if each is not None), None)
+        if not isinstance(of, Input):
             return None
         if of.entry is None and self.example is not None:
             self.example = made

@@ -391,6 +391,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "a threshold": lambda x: (x > 0.7).float(),
     "mean 0 and variance 1": lambda x: (x - x.mean()) / x.std(),
     "the largest": lambda x: x / x.max(),
+    "scaled, and then bounds": lambda x: (x / 0.5).clamp(0, 1),
     "where": lambda x: torch.where(x > 0.5, x, 0.1),
     "timestep by timestep": lambda x: torch.stack([each.clamp(0.2, 0.8) for each in x]),
 }
@@ -404,6 +405,12 @@ def test_what_is_made_of_the_example_first_is_what_layers_read(what: str) -> Non
     changed = CHANGES[what](shown)
     program = mimdsim.torch_function(found, "bow")
     assert torch.allclose(program(changed), Net()(changed).sum(0))
+
+
+def test_a_number_that_multiplies_the_example_is_one_of_the_weights() -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="the module makes of the example")
+        assert "hidden0" in mimdsim.from_torch(_shown(lambda x: x / 0.5), spikes()).network.weight_functions
 
 
 def test_layers_that_read_what_is_made_of_the_example_and_the_example_are_refused() -> None:
