@@ -224,7 +224,7 @@ def workload_of(
     recorded, layers = read(module, example_input)
     _tell_of_others(recorded)
     weights = weights_of(module, layers, recorded.masks)
-    values = _find_input(layers, weights, recorded.read(example_input), timesteps)
+    values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
     last, stepwise = layers[-1], timesteps is not None
     reads = output_read(wanted, recorded, last)

@@ -91,7 +91,7 @@ class Recorded:
     took one a call; unread: what functions made that are not understood, or gather timesteps, in order;
     returned_before: by the calls before the last, in a single step; currents: what products made, and its version;
     at_once: what functions of all timesteps made; burn_in: of so many timesteps at the start nothing is in what it
-    returned; shown: what it made of the example before its layers read it, of all timesteps (0) or of each."""
+    returned."""
 
     layers: dict[str, NeuronCalls] = field(default_factory=dict)
     norms: Counter[str] = field(default_factory=Counter)
@@ -109,13 +109,6 @@ class Recorded:
     returned_before: list[Origin | None] = field(default_factory=list)
     at_once: list[Origin | None] = field(default_factory=list)
     currents: list[tuple[Product, torch.Tensor, int]] = field(default_factory=list)
-    shown: dict[int, torch.Tensor] = field(default_factory=dict)
-
-    def read(self, example: torch.Tensor) -> torch.Tensor:
-        """What layers read of the example."""
-        if not self.shown:
-            return example
-        return torch.stack([each for _, each in sorted(self.shown.items())]) if len(self.shown) > 1 else self.shown[0]
 
 
 class OriginRecorder(TorchFunctionMode):  # type: ignore[misc]

@@ -282,28 +282,28 @@ class Recorder(ProductRecorder):
             by = "max" if known_all else "maximum"
         divisor = (1 / number if name in MASKS else number) if number > 0 else 1.0
         times = self._times(by, args, made, divisor) if by in MASKS | DIVIDES and not kwargs else None
-        if times is None and (shown := self._made_of_input(name, known, args, made)) is not None:
-            return self.mark(made, shown)
+        if times is None and (same := self._same_spikes(name, known, args, made)) is not None:
+            return self.mark(made, same)
         several = {(each, getattr(each, "entry", None)): each for each in known}  # entries of one are others
         self.mark(made, times or self._unread(by, *several.values(), divisor=divisor))
 
-    def _made_of_input(self, name: str, known: list[Origin], args: Any, made: Any) -> Input | None:
-        """What a function makes of the example alone, as large, as the example that is read."""
+    def _same_spikes(self, name: str, known: list[Origin], args: Any, made: Any) -> Input | None:
+        """What a function makes of the example alone, if that is the example, of zeros and ones, again."""
         ends = [each for each in each_in((FunctionResult,), *known) if not isinstance(each, FunctionResult)]
         if not isinstance(made, torch.Tensor) or not ends or not all(isinstance(each, Input) for each in ends):
             return None
-        every = (self.origin(each) for each in tensors_in(args) if each.shape == made.shape)
-        of = next((each.of[0] if isinstance(each, Scaled) else each for each in every if each is not None), None)
-        if not isinstance(of, Input):
+        given = next((each for each in tensors_in(args) if isinstance(self.origin(each), Input)), None)
+        if given is None or given.shape != made.shape or not torch.isin(given, torch.tensor([0, 1]).to(given)).all():
             return None
-        if of.entry is None and self.example is not None:
+        if not torch.equal(given.double(), made.double()):
+            return None
+        if self.example is not None and given.numel() == self.example.numel():
             self.example = made
-        self.seen.shown[of.entry[0] if of.entry else 0] = made.detach()
         tell(
-            f"the module makes of the example what its layers read ('{name.strip('_')}'): data, and what a "
-            "torch_function gets, have to be as this makes them"
+            f"the module makes of the example what its layers read ('{name.strip('_')}'), which leaves these spikes as "
+            "they are: the network begins behind that"
         )
-        return of
+        return self.origin(given)  # type: ignore[return-value]
 
     def _begins(self, name: str, given: Any, made: Any) -> bool:
         """Whether a function drew numbers with which states may begin; raises DescriptionError where what is made of
