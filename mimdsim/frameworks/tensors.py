@@ -118,24 +118,19 @@ class Layouts:
                 self._moves[id(each)] = func, at, args, kwargs
 
     def alike(self, made: Any, *given: Any) -> None:
-        """Remember that values lie as those of what was given, with as many, if that is known."""
-        for each in given if isinstance(made, torch.Tensor) and id(made) not in self._laid else ():
-            if (
-                isinstance(each, torch.Tensor)
-                and each is not made
-                and each.shape == made.shape
-                and self._is_known(each)
-            ):
-                func, _, args, _ = self._moves.get(id(each), (None, 0, (), {}))
-                return self.moved(made, torch.clone, args[0] if func is torch.clone else each)
+        """Remember that values lie as those of what was given, with as many, if these are turned."""
+        if not isinstance(made, torch.Tensor) or id(made) in self._laid:
+            return
+        same = (each for each in given if isinstance(each, torch.Tensor) and each.shape == made.shape)
+        of = next((each for each in same if each is not made and self.is_turned(each)), None)
+        if of is not None:
+            func, _, args, _ = self._moves.get(id(of), (None, 0, (), {}))
+            self.moved(made, torch.clone, args[0] if func is torch.clone else of)
 
     def lay(self, made: torch.Tensor, places: torch.Tensor) -> None:
         """Say where the values of every sample of a tensor are."""
         samples = torch.arange(made.numel() // places.numel())[:, None] * places.numel()
         self._laid[id(made)] = (samples + places.reshape(-1)).reshape(made.shape)
-
-    def _is_known(self, tensor: torch.Tensor) -> bool:
-        return id(tensor) in self._moves or id(tensor) in self._laid
 
     def is_turned(self, tensor: Any) -> bool:
         """Whether its values may lie in another order than those of what it was made as."""
