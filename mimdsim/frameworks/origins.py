@@ -57,8 +57,9 @@ class Product:
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
     folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. delays: of its weights,
     that are learned; positions: the parameter that has them. function: by which weights are made of the parameter;
-    bias_factor: by which the bias is multiplied. channels: of what is read without weights, and then only called
-    `weight`, its planes, or neurons. call: how often it was computed before, or the timestep that was taken of it."""
+    bias_factor: by which the bias is multiplied; more_biases: added by hand beside it. channels: of what is read
+    without weights, and then only called `weight`, its planes, or neurons. call: how often it was computed before, or
+    the timestep that was taken of it."""
 
     of: Origin
     inputs: int
@@ -74,8 +75,14 @@ class Product:
     positions: str = ""
     function: WeightFunction | None = None
     bias_factor: float = 1.0
+    more_biases: tuple[str, ...] = ()
     channels: int = 0
     call: int = field(default=0, compare=False)
+
+    @property
+    def biases(self) -> tuple[str, ...]:
+        """All parameters that are added to it."""
+        return (*filter(None, [self.bias]), *self.more_biases)
 
 
 @dataclass(frozen=True, kw_only=True)

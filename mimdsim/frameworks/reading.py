@@ -645,7 +645,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     read = combination(name, product.weight, of, 0)
     values = _acting_weights(held, recorded.masks, product)
     functions = functions_in(recorded.returned[at]) | functions_in(product.of)
-    bias, sent = held[product.bias] if product.bias else 0.0, _spikes_read(read, recorded.layers, np.zeros(0))
+    bias, sent = sum(held[each] for each in product.biases), _spikes_read(read, recorded.layers, np.zeros(0))
     sent = sent[..., cut.first : cut.first + len(values)] if cut else sent
     if product.delays:
         sent, values = at_every_age(

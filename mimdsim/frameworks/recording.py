@@ -364,13 +364,14 @@ class Recorder(ProductRecorder):
         ]:
             before, read = sums[0].parts[:-1], [*sums[0].parts[-1:], *sums[1:]]
         products = [each for each in read if isinstance(each, Product)]
-        if len(products) != 1 or len(biases) != 1 or products[0].bias or products[0].norm or products[0].convolution:
+        if len(products) != 1 or len(biases) != 1 or products[0].norm or products[0].convolution:
             return None
         weight = self.parameters[products[0].weight]
         columns = weight.shape[0 if products[0].transposed else 1]
         if self.parameters[biases[0]].shape != (columns,) or products[0].negative:
             return None
-        biased = replace(products[0], bias=biases[0])
+        held = products[0].biases
+        biased = replace(products[0], **({"more_biases": (*held[1:], biases[0])} if held else {"bias": biases[0]}))
         return Sum(parts=(*before, biased)) if before else biased
 
     def _loses(self, of: Origin, whole: Any, made: Any) -> bool:

@@ -314,16 +314,16 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     for source in sources:
         _check_apart(name, f"'{_written(source.read)}'", source.feeds)
     of_itself = _of_itself(name, calls, own, apart, prefix)
-    biases = [product.bias for product in products if product.bias]
+    biases = [bias for product in products for bias in product.biases]
     if twice := _twice(biases):  # whose gradient would be that of one of them
         raise refusal(f"layer '{name}' adds or subtracts the bias {twice} several times; nearest: a bias for each")
-    biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
+    biases = list(dict.fromkeys(bias for feed in every for bias in feed.product.biases))
     own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
-    factors = {product.bias: product.bias_factor for product in products if product.bias}
+    factors = {bias: product.bias_factor for product in products for bias in product.biases}
     if len(factors) + bool(own_bias) > 1 and set(factors.values()) != {1.0}:
         raise refusal(f"layer '{name}' adds up biases of products that are scaled; nearest: bias=False for all but one")
     of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
-    if any(source.product.norm for source in sources) and (own_bias or any(feed.product.bias for feed in own)):
+    if any(source.product.norm for source in sources) and (own_bias or any(feed.product.biases for feed in own)):
         raise refusal(f"layer '{name}' adds a bias to what batch norm makes; nearest: synapses onto itself without one")
     biases += [prefix + own_bias] if own_bias else []
     return TorchLayer(
@@ -331,12 +331,17 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         sources=tuple(sources),
         biases=tuple(biases),
         own=of_itself,
-        columns={feed.product.bias: replace(feed, first=0, last=1, row=0, rows=1) for feed in every if feed.columns},
+        columns={
+            bias: replace(feed, first=0, last=1, row=0, rows=1)
+            for feed in every
+            if feed.columns
+            for bias in feed.product.biases
+        },
         bias_function=next(
             (WeightFunction(function="identity", factor=each) for each in factors.values() if each != 1), None
         ),
         recurrent_bias="".join({each.product.bias for each in apart}) or of_cells,
-        negative=frozenset(feed.product.bias for feed in every if feed.product.negative),
+        negative=frozenset(bias for feed in every if feed.product.negative for bias in feed.product.biases),
     )
 
 
@@ -349,7 +354,7 @@ def _of_itself(
         raise _of_several(name, "itself")
     if any(feed.product.dropout for feed in (*own, *apart)):
         raise refusal(f"layer '{name}' reads itself through dropout; nearest: dropout of what other layers send")
-    if len({feed.product.bias for feed in apart} - {""}) > 1:
+    if len({bias for feed in apart for bias in feed.product.biases}) > 1:
         raise refusal(f"layer '{name}' adds several biases to what it reads of itself; nearest: bias=False but for one")
     if not all(
         isinstance(feed.of, LayerOutput)

@@ -11,6 +11,7 @@ from torch_training import check_by_operations, check_steps
 
 import mimdsim
 from mimdsim.base.errors import MimdsimError
+from mimdsim.workload import network_of
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -549,6 +550,55 @@ class Bare(nn.Module):  # type: ignore[misc, name-defined]
 def test_a_bias_is_added_to_several_products() -> None:
     torch.manual_seed(0)
     check_steps(Bare(), SPIKES)
+
+
+BIASED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "beside that of a layer": lambda net, x, _: net.fc(x) + net.more,
+    "two of them": lambda net, x, _: net.fc(x) + net.more + net.other,
+    "with a recurrence": lambda net, x, sent: net.fc(x) + net.rec(sent) + net.more,
+    "of some neurons": lambda net, x, _: torch.cat([net.left(x) + net.few, net.right(x)], 1),
+}
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("what", BIASED)
+@pytest.mark.parametrize("written", [False, True])
+def test_parameters_that_are_added_to_a_product_with_a_bias_are_biases(what: str, written: bool) -> None:
+    """Also to the read-out; that gradients are PyTorch's is checked as they are read."""
+    used = {name for const in (BIASED[what].__code__,) for name in const.co_names}
+
+    class Biased(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            held = {"fc": nn.Linear(INPUTS, 6), "rec": nn.Linear(6, 6, bias=False)}
+            held |= {"left": nn.Linear(INPUTS, 3), "right": nn.Linear(INPUTS, 3)}
+            held |= {name: nn.Parameter(torch.rand(6) / 2) for name in ("more", "other")}
+            held |= {"few": nn.Parameter(torch.rand(3) / 2)}
+            for name in used & held.keys():
+                setattr(self, name, held[name])
+            self.out, self.shift, self.lif = (
+                nn.Linear(6, CLASSES),
+                nn.Parameter(torch.rand(CLASSES)),
+                snn.Leaky(beta=0.9),
+            )
+            self.spike = snn.surrogate.atan()
+
+        def forward(self, x: Any) -> Any:
+            potential, sent, out = self.lif.init_leaky(), torch.zeros(x.shape[1], 6), []
+            own = torch.zeros(x.shape[1], 6)
+            for step in x:
+                current = BIASED[what](self, 4 * step, sent)
+                if written:
+                    own = 0.9 * own * (1 - sent.detach()) + current
+                    sent = self.spike(own - 1.0)
+                else:
+                    sent, potential = self.lif(current, potential)
+                out.append(self.out(sent) + self.shift)
+            return torch.stack(out)
+
+    made = mimdsim.from_torch(Biased(), SPIKES)
+    assert [int(layer.bias) for layer in network_of(made).layers] == [3 if what == "two of them" else 2, 2]
 
 
 class Convolved(nn.Module):  # type: ignore[misc, name-defined]
