@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
 def test_every_machine_has_the_best_mapping_that_is_found_for_it() -> None:
     size = {"chip.tiles": 64, "chip.grid_columns": 8}
     crossbar = mimdsim.Machine("bow", size, name="crossbar")
-    narrow = mimdsim.Machine("bow-mesh", size | {"exchange.link_bytes_per_cycle": 0.05}, name="narrow")
+    narrow = mimdsim.Machine("bow-mesh", size | {"exchange.link_bytes_per_cycle": 0.02}, name="narrow")
     run = mimdsim.compare("nmnist-2-random", [crossbar, narrow], changes=SMALL, best_mapping=24)
     plain = mimdsim.compare("nmnist-2-random", [crossbar, narrow], changes=SMALL)
     assert run.tiled.cycles < plain.tiled.cycles
