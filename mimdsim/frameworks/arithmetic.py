@@ -36,10 +36,15 @@ VALUES: dict[str, Callable[..., torch.Tensor]] = {
 WHOLE = {"bool", "int", "long", "to", "type", "type_as"}  # of numbers that are whole already, without a gradient
 
 
+def plain_name(by: str) -> str:
+    """The name of a function without the underscore of one that is done in place."""
+    return by if by.startswith("__") else by.removesuffix("_")
+
+
 def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: list[Any]) -> Made | None:
     """What a function of PyTorch made, in operations of equations; None for functions that these have not. limits: of
     a clamp, by name."""
-    by = by if by.startswith("__") else by.removesuffix("_")
+    by = plain_name(by)
     if by in REVERSED and len(operands) == 2:
         return make(REVERSED[by], operands[1], operands[0])
     if by in BINARY and len(operands) == 2:

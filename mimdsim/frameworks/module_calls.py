@@ -435,8 +435,8 @@ class ModuleRecorder(SequenceRecorder):
         delays = delays_of(where, module, of)
         read, dropout = undropped(added_up(parts_of(of)[0]) or FunctionResult(by="a tensor of unknown origin", of=()))
         made = Product(
-            of=read, inputs=module.in_channels, weight=weight, bias=bias, transposed=True, dropout=dropout,
-            delays=delays, positions=self._used(Parameter(name=positions)),
+            of=read, inputs=module.in_channels, weight=weight, biases=(bias,) * bool(bias), transposed=True,
+            dropout=dropout, delays=delays, positions=self._used(Parameter(name=positions)),
         )  # fmt: skip
         return self._counted(made, given)
 
@@ -678,7 +678,7 @@ def count_on(module: torch.nn.Module, steps: list[torch.Tensor]) -> None:
 
 
 RAISES = "the module itself raises"
-FAR = 100.0  # times weights as they are: further than bounds that a module keeps them in
+ENLARGED = 100.0  # times weights as they are: further than bounds that a module keeps them in
 
 
 def _run_alone(module: torch.nn.Module, steps: list[torch.Tensor]) -> None:
@@ -837,7 +837,7 @@ def _changed_of_others(module: torch.nn.Module, steps: list[torch.Tensor]) -> li
     zeros are that it writes where a mask is 0; none where there can be no copy."""
     restore, drawn = as_it_is(module), torch.get_rng_state()
     try:
-        for step, times in ((1e-3, 1.0), (-1e-3, 1.0), (0.0, FAR)):
+        for step, times in ((1e-3, 1.0), (-1e-3, 1.0), (0.0, ENLARGED)):
             called = copy_of(module)
             reset_states(called)
             with torch.no_grad(), warnings.catch_warnings(action="ignore"):

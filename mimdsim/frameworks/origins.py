@@ -53,19 +53,18 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
-    """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
+    """`inputs` values times weights, plus biases, named as the parameters are; transposed: they lie [outputs, inputs].
     convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
     folded: by constants, in eval(). dropout: of what it reads. negative: what is subtracted. delays: of its weights,
     that are learned; positions: the parameter that has them. function: by which weights are made of the parameter;
-    bias_factor: by which the bias is multiplied; more_biases: added by hand beside it. channels: of what is read
-    without weights, and then only called `weight`, its planes, or neurons. call: how often it was computed before, or
-    the timestep that was taken of it."""
+    bias_factor: by which the biases are multiplied. channels: of what is read without weights, and then only called
+    `weight`, its planes, or neurons. call: how often it was computed before, or the timestep that was taken of it."""
 
     of: Origin
     inputs: int
     weight: str
-    bias: str
     transposed: bool
+    biases: tuple[str, ...] = ()
     convolution: Convolution | None = None
     norm: str = ""
     folded: bool = False
@@ -75,14 +74,8 @@ class Product:
     positions: str = ""
     function: WeightFunction | None = None
     bias_factor: float = 1.0
-    more_biases: tuple[str, ...] = ()
     channels: int = 0
     call: int = field(default=0, compare=False)
-
-    @property
-    def biases(self) -> tuple[str, ...]:
-        """All parameters that are added to it."""
-        return (*filter(None, [self.bias]), *self.more_biases)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +271,7 @@ def with_parts(origin: Any, made: Callable[[Any], Any]) -> Any:
 def unweighted(of: Any, read: str, shape: Sequence[int], call: int) -> Product:
     """What layers send in so many neurons, or planes, of a sample, as a current without weights. read: its name."""
     neurons = math.prod(shape)
-    return Product(of=of, inputs=neurons, weight=read, bias="", transposed=False, channels=shape[0], call=call)
+    return Product(of=of, inputs=neurons, weight=read, transposed=False, channels=shape[0], call=call)
 
 
 def terms_of(origin: Origin | None, columns: tuple[int, int, int] | None = None) -> Iterator[tuple[Any, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.frameworks.arithmetic import COMPARES, TIMES
+from mimdsim.frameworks.arithmetic import BINARY, COMPARES, TIMES, plain_name
 from mimdsim.frameworks.neurons import refusal, tell
 from mimdsim.frameworks.origins import (
     THROUGH,
@@ -103,8 +103,6 @@ _F = torch.nn.functional
 
 DROPOUTS = {_F.dropout: "neuron", _F.dropout1d: "plane", _F.dropout2d: "plane"}  # and what is left out
 
-MULTIPLIED = {"mul", "imul", "rmul", "multiply"}
-
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 
 COMPLEMENTS = {"__rsub__", "rsub"}
@@ -187,7 +185,9 @@ class Recorder(ProductRecorder):
         if masks or self._draws:
             return self._draw(name, known, made)
         if of_drawn:
-            by_zero = name.strip("_") in MULTIPLIED and any(is_zero(arg) for arg in args if id(arg) not in self._drawn)
+            by_zero = BINARY.get(plain_name(name)) == TIMES and any(
+                is_zero(arg) for arg in args if id(arg) not in self._drawn
+            )
             return None if name in OF_SHAPES or by_zero else self._draw(name, known, made)
         if name in LEAVES and any(not isinstance(each, (Parameter, Part)) for each in known):
             tell(
@@ -370,8 +370,7 @@ class Recorder(ProductRecorder):
         columns = weight.shape[0 if products[0].transposed else 1]
         if self.parameters[biases[0]].shape != (columns,) or products[0].negative:
             return None
-        held = products[0].biases
-        biased = replace(products[0], **({"more_biases": (*held[1:], biases[0])} if held else {"bias": biases[0]}))
+        biased = replace(products[0], biases=(*products[0].biases, biases[0]))
         return Sum(parts=(*before, biased)) if before else biased
 
     def _loses(self, of: Origin, whole: Any, made: Any) -> bool:

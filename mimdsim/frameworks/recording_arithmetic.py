@@ -20,6 +20,7 @@ from mimdsim.frameworks.arithmetic import (
     UNARY,
     arithmetic,
     constant_of,
+    plain_name,
     step_of,
     written_step,
 )
@@ -85,7 +86,7 @@ class ArithmeticRecorder(OriginRecorder):
         if not any(isinstance(operand, (Made, Read)) for operand in operands):
             return None
         factor = kwargs.get("alpha", kwargs.get("value", 1))
-        sign = BINARY.get(name.removesuffix("_") if name[-2:] != "__" else name, "")
+        sign = BINARY.get(plain_name(name), "")
         adds = factor == 1 and sign in (ADD, SUBTRACT)
         if adds and (together := self._together(sign, operands[0], operands[1])) is not None:
             self._name(args)

@@ -127,7 +127,7 @@ class ProductRecorder(ArithmeticRecorder):
             trained = np.ones(weight.shape)
             trained[padding_idx] = 0
             parameter = self._mask(parameter.name, trained)
-        made = Product(of=of, inputs=len(weight), weight=self._used(parameter), bias="", transposed=False)
+        made = Product(of=of, inputs=len(weight), weight=self._used(parameter), transposed=False)
         return self._counted(made, given)
 
     def _weights(self, where: str, tensor: Any, turned: bool) -> tuple[Parameter, WeightFunction | None] | None:
@@ -219,7 +219,8 @@ class ProductRecorder(ArithmeticRecorder):
         the convolution that it is."""
         of, dropout = undropped(of)
         inputs = given.shape[-1]
-        plain = Product(of=of, inputs=inputs, weight=weight, bias=bias, transposed=transposed, dropout=dropout)
+        biases = (bias,) * bool(bias)
+        plain = Product(of=of, inputs=inputs, weight=weight, biases=biases, transposed=transposed, dropout=dropout)
         if (planes := self._by_position(of, given)) is None:
             self._check_flat(weight, of, given)
             return over_pooled(plain, values.numel() // inputs)
@@ -316,8 +317,9 @@ class ProductRecorder(ArithmeticRecorder):
             made = convolution_of(where, function, options, read, before, edges)
             _check_same(where, made.read, planes)
             source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
-            product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
-            return unscaled(self._counted(replace(product, dropout=dropout, function=made_by), given))
+            product = Product(of=source, inputs=inputs, weight=weight, transposed=True, convolution=made)
+            product = replace(product, biases=(bias,) * bool(bias), dropout=dropout, function=made_by)
+            return unscaled(self._counted(product, given))
         self._with_gradients(f"{where} pools", given)
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None

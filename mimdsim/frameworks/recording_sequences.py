@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from mimdsim.frameworks.arithmetic import BINARY, REVERSED, UNARY
+from mimdsim.frameworks.arithmetic import BINARY, REVERSED, UNARY, plain_name
 from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Made, Origin, Product, timestep_of
 from mimdsim.frameworks.recording import ADDS, SUBTRACTS, Recorder
 from mimdsim.frameworks.recording_arithmetic import is_in_place
@@ -27,7 +27,7 @@ class SequenceRecorder(Recorder):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        name = name.removesuffix("_") if name[-2:] != "__" else name
+        name = plain_name(name)
         if self.by_timestep is not None and self.example is not None and not self._inside and args:
             if self._is_over_time(name, args):
                 return self._in_each_timestep(func, types, args, kwargs or {})
@@ -80,7 +80,7 @@ class SequenceRecorder(Recorder):
             found = [(each, each.values) for each in made] if all(isinstance(each, Made) for each in made) else []
         elif isinstance(origin, Product) and origin == _plain(origin):
             weight = self.parameters[origin.weight].detach()
-            bias = self.parameters[origin.bias].detach() if origin.bias else 0.0
+            bias = sum(self.parameters[each].detach() for each in origin.biases)
             for t, (of, given) in enumerate(self._timesteps(origin.of)):
                 made = given @ (weight.T if origin.transposed else weight) + bias
                 found.append((_plain(origin, of, t), made))
@@ -101,8 +101,8 @@ def _is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _plain(product: Product, of: Any = None, call: int = 0) -> Product:
-    """A product with weights and a bias alone."""
+    """A product with weights and biases alone."""
     return Product(
-        of=of or product.of, inputs=product.inputs, weight=product.weight, bias=product.bias,
+        of=of or product.of, inputs=product.inputs, weight=product.weight, biases=product.biases,
         transposed=product.transposed, call=call,
     )  # fmt: skip

@@ -176,7 +176,7 @@ def with_late_currents(recorded: Recorded, weights: Callable[[Product], np.ndarr
 
 def _is_plain(product: Product) -> bool:
     """Whether it makes zeros of zeros, in every timestep and training step."""
-    return not (product.bias or product.norm or product.delays or product.dropout or product.channels)
+    return not (product.biases or product.norm or product.delays or product.dropout or product.channels)
 
 
 def _earlier_call(layer: str, first: Any, origin: Any) -> Any:

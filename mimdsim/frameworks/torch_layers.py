@@ -283,7 +283,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     if reading.weights:  # the module multiplies by itself
         of = origin or FunctionResult(by="?", of=())
         inputs = calls.currents[-1].shape[-1]
-        origin = Product(of=of, inputs=inputs, weight=prefix + reading.weights, bias="", transposed=True)
+        origin = Product(of=of, inputs=inputs, weight=prefix + reading.weights, transposed=True)
     for part, columns in terms_of(origin):
         if not isinstance(part, Product):
             nearest = NEAREST_FUNCTIONS.get(
@@ -340,7 +340,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         bias_function=next(
             (WeightFunction(function="identity", factor=each) for each in factors.values() if each != 1), None
         ),
-        recurrent_bias="".join({each.product.bias for each in apart}) or of_cells,
+        recurrent_bias="".join({bias for each in apart for bias in each.product.biases}) or of_cells,
         negative=frozenset(bias for feed in every if feed.product.negative for bias in feed.product.biases),
     )
 
@@ -377,7 +377,7 @@ def _of_itself(
     window, inputs = calls.reading.own_window, calls.neurons
     if window and calls.planes:
         inputs = calls.planes.channels * window.taps
-    return tuple(feeds_of(Product(of=of, inputs=inputs, weight=weight, bias="", transposed=True)))
+    return tuple(feeds_of(Product(of=of, inputs=inputs, weight=weight, transposed=True)))
 
 
 def _sources(name: str, calls: NeuronCalls, feeds: list[Feed]) -> list[Source]:
