@@ -151,26 +151,6 @@ def pool_of(where: str, function: LayerFunction, options: Options, planes: Plane
     return Pool(kind=kind, window=Window(kernel=kernel, stride=stride, padding=padding))
 
 
-def is_mean_of(
-    planes: Planes, channels_last: bool, by: str, made: torch.Tensor, given: torch.Tensor, dim: Any = None, *_: Any,
-    **more: Any,
-) -> bool:  # fmt: skip
-    """Whether a function made the mean of every plane, which lie along the last two axes, or along the last; before
-    that of channels, if they lie along the last."""
-    size: tuple[int, ...] = (planes.channels, planes.height, planes.width)
-    if by == "adaptive_avg_pool3d":
-        axes = [-2, -1] if tuple(made.shape[-3:]) == (planes.channels, 1, 1) else []
-    else:
-        axes = list(dim) if isinstance(dim, (list, tuple)) else [dim] if by == "mean" and isinstance(dim, int) else []
-    if len(axes) == 1:
-        size = (planes.channels, planes.positions)
-    axes = [axis % given.ndim for axis in axes]
-    if channels_last:
-        shape, before = given.shape[:-1], given.ndim - 1 - len(axes)
-        return axes == [*range(before, given.ndim - 1)] and shape[before:].numel() == planes.positions
-    return {*axes} == {*range(given.ndim - len(size) + 1, given.ndim)} and tuple(given.shape[-len(size) :]) == size
-
-
 def _equal_windows(where: str, sizes: Pair, planes: Planes) -> Window:
     """Those of an adaptive pool that makes planes of these sizes (None: as large as they are)."""
     kernel, stride = [], []

@@ -51,7 +51,7 @@ from mimdsim.frameworks.origins import (
     votes_in,
     with_parts,
 )
-from mimdsim.frameworks.planes import FUNCTIONS, is_mean_of
+from mimdsim.frameworks.planes import FUNCTIONS
 from mimdsim.frameworks.recording_arithmetic import PLANES, is_in_place, share_of
 from mimdsim.frameworks.recording_products import ProductRecorder
 from mimdsim.frameworks.tensors import (
@@ -350,10 +350,11 @@ class Recorder(ProductRecorder):
         planes = self.planes_of(of)
         if of is None or planes is None or isinstance(of, Pooled) or self._is_cut(args, made):
             return None
-        last = self._by_position(of, args[0]) is not None
-        whole = Pool(kind="average", window=Window.whole(planes))
-        is_mean = is_mean_of(planes, last, by, made, *args, **kwargs)
-        return Pooled(of=of, planes=planes, pool=whole) if is_mean else None
+        one_each = (-2, -1) if tuple(made.shape[-3:]) == (planes.channels, 1, 1) else ()
+        axes = kwargs.get("dim", [*args, None][1]) if by == "mean" else one_each
+        if not self._positions_along(of, args[0], axes):
+            return None
+        return Pooled(of=of, planes=planes, pool=Pool(kind="average", window=Window.whole(planes)))
 
     def _biased(self, known: list[Origin]) -> Product | Sum | None:
         """A product, alone or the last of several that are added up, to which a bias is added by hand."""

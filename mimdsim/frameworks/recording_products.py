@@ -29,6 +29,7 @@ from mimdsim.frameworks.origins import (
     Sum,
     added_up,
     is_sent,
+    parts_of,
     undropped,
     unscaled,
 )
@@ -260,30 +261,26 @@ class ProductRecorder(ArithmeticRecorder):
         that has one for each channel: products by head, with as many heads as channels."""
         given, of = args[0], self.origin(args[0])
         planes = self.planes_of(of) if isinstance(given, torch.Tensor) and is_sent(of) else None
-        if planes is None or given.ndim < 3 or self._is_cut([args, kwargs], made):
+        if of is None or planes is None or self._is_cut([args, kwargs], made):
             return None
-        rows = self._heads_of(given)
-        axes = [given.ndim - 2 + rows[1]] if rows else self._pixel_axes(given, planes)
+        other: Any = args[1] if len(args) > 1 else None
         if name == "sum":
-            dim = kwargs.get("dim", args[1] if len(args) > 1 else ())
-            summed = sorted(axis % given.ndim for axis in (dim if isinstance(dim, (tuple, list)) else [dim]))
-            if not axes or summed != axes or not isinstance(of, Combined) or of.by != TIMES:
+            product = isinstance(of, Combined) and of.by == TIMES
+            if not product or not self._positions_along(of, given, kwargs.get("dim", other)):
                 return None
-            return Combined(by=HeadProduct(kind="matmul_tn", heads=planes.channels), parts=of.parts)
-        other = args[1] if len(args) == 2 else None
-        one_each = [1 if axis in axes else size for axis, size in enumerate(given.shape)]
-        if not axes or not isinstance(other, torch.Tensor) or [*other.shape] != one_each:
-            return None
+            return Combined(by=HeadProduct(kind="matmul_tn", heads=planes.channels), parts=parts_of(of))
         read = self.origin(other)
-        by_channel = HeadProduct(kind="matmul_nn", heads=planes.channels)
-        return Combined(by=by_channel, parts=(of, read)) if is_sent(read) else None  # type: ignore[arg-type]
+        if read is None or not is_sent(read) or other.ndim != given.ndim:
+            return None
+        axes = [axis for axis in range(given.ndim) if other.shape[axis] != given.shape[axis]]
+        if any(other.shape[axis] > 1 for axis in axes) or not self._positions_along(of, given, axes):
+            return None
+        return Combined(by=HeadProduct(kind="matmul_nn", heads=planes.channels), parts=(of, read))
 
-    def _pixel_axes(self, given: torch.Tensor, planes: Planes) -> list[int]:
-        """The last two axes, where planes lie along these as they were made; none of others."""
-        order = self.layouts.order(given, planes.neurons)
-        as_made = order is not None and torch.equal(order, torch.arange(planes.neurons))
-        plain = as_made and tuple(given.shape[-3:]) == (planes.channels, planes.height, planes.width)
-        return [given.ndim - 2, given.ndim - 1] if plain else []
+    def _positions_along(self, of: Origin | None, given: torch.Tensor, axes: Any) -> bool:
+        """Whether all positions of planes, and nothing else of a sample, lie along these axes."""
+        planes, every = self.planes_of(of), [axes] if isinstance(axes, int) else list(axes or ())
+        return planes is not None and self.layouts.runs_along(given, planes.neurons, planes.positions, every)
 
     def _of_function(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -154,6 +155,17 @@ class Layouts:
         func, at, (given, *args), kwargs = self._moves[id(tensor)]
         before = self.places(given) if isinstance(given, torch.Tensor) else [*map(self.places, given)]
         return [*tensors_in(func(before, *args, **kwargs))][at].long()
+
+    def runs_along(self, tensor: torch.Tensor, neurons: int, run: int, axes: Sequence[int]) -> bool:
+        """Whether every run of so many values that lie one after another in a sample of what it was made as, and
+        nothing else, lies along these axes."""
+        order, shape = self.order(tensor, neurons), tensor.shape
+        first = next((k for k in reversed(range(tensor.ndim)) if shape[k:].numel() == neurons), tensor.ndim)
+        inner = [axis % tensor.ndim - first for axis in axes]
+        if order is None or not inner or min(inner) < 0 or math.prod(shape[first + axis] for axis in inner) != run:
+            return False
+        of_run = (order.argsort() // run).reshape(shape[first:])
+        return all(bool((of_run == of_run.narrow(axis, 0, 1)).all()) for axis in inner)
 
     def order(self, tensor: torch.Tensor, neurons: int) -> torch.Tensor | None:
         """int64[neurons]: where in every sample of it the values are in the order in which they were made; None where
